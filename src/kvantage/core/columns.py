@@ -99,12 +99,15 @@ class CellWindow:
 
 @dataclass(frozen=True)
 class BootRow:
-    """One start of a server with one arm. `reason` and `log_lines` say why a failed one failed."""
+    """One start of a server with one arm. `reason` and `log_lines` say why a failed one failed.
+
+    An `interrupted` one was broken off (kvantage ended, or was stopped); what it had finished counts.
+    """
 
     arm: str
     fingerprint: str
     block: int
-    status: Literal["running", "ok", "failed"]
+    status: Literal["running", "ok", "failed", "interrupted"]
     started_at: str
     ready_s: float | None = None
     reason: str | None = None

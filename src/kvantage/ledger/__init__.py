@@ -1,1 +1,6 @@
+"""The study's database: append as it happens, resume, read as columns."""
 
+from kvantage.ledger.ledger import FILE, Boot, Chain, Ledger
+from kvantage.ledger.read import read_study
+
+__all__ = ["FILE", "Boot", "Chain", "Ledger", "read_study"]

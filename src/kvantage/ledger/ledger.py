@@ -1,0 +1,384 @@
+"""A study's database: appended to as it happens, resumed from, and read back by `read.py`."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from kvantage.core import ArmSettings, CellKey, CounterDelta, Facts, LedgerError, LogReadings, RequestRecord
+from kvantage.ledger import codec
+from kvantage.ledger.blob import pack_chunks, pack_ids
+from kvantage.ledger.schema import TABLES, VERSION
+from kvantage.ledger.writer import Writer, connect, storage_error
+
+FILE = "ledger.sqlite"
+
+
+def now() -> str:
+    """The wall clock in UTC, to the second, as ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """A boot that is being measured."""
+
+    id: int
+    arm: ArmSettings
+    fingerprint: str
+    block: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """An attempt at a unit of work that is kept whole or run again."""
+
+    id: int
+    name: str
+    attempt: int
+    boot: Boot
+
+
+class Ledger:
+    """`with Ledger.create(dir)` or `Ledger.resume(dir)`. One process at a time writes a study."""
+
+    def __init__(self, folder: Path, lock: int) -> None:
+        self.folder = folder
+        self.path = folder / FILE
+        self._lock = lock
+        self._writer = Writer(self.path)
+
+    @classmethod
+    def create(cls, folder: Path) -> Self:
+        """A new ledger in `folder`. Raises LedgerError when there is one already, or no room."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / FILE
+        lock = _take_lock(folder)
+        try:
+            if path.exists():
+                raise LedgerError(
+                    "this folder holds a study already",
+                    where=str(folder),
+                    hint="go on with it by --resume, or name another folder by --out",
+                )
+            connection = connect(path)
+            connection.executescript(TABLES)
+            connection.execute("INSERT INTO meta VALUES ('version', ?)", (str(VERSION),))
+            connection.close()
+        except sqlite3.Error as error:
+            os.close(lock)
+            raise storage_error(path, error) from error
+        except LedgerError:
+            os.close(lock)
+            raise
+        return cls(folder, lock)
+
+    @classmethod
+    def resume(cls, folder: Path) -> Self:
+        """Open an existing ledger to go on; chains that were broken off are marked so."""
+        path = folder / FILE
+        if not path.is_file():
+            raise LedgerError("there is no study to resume here", where=str(folder))
+        lock = _take_lock(folder)
+        try:
+            check_version(path)
+        except LedgerError:
+            os.close(lock)
+            raise
+        ledger = cls(folder, lock)
+        ledger._writer.do(_mark_broken)
+        return ledger
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._writer.close()
+        except LedgerError:
+            if error is None:
+                raise
+        finally:
+            os.close(self._lock)
+
+    # the study
+
+    def begin(
+        self,
+        study: Mapping[str, Any],
+        control: str,
+        arms: Sequence[ArmSettings],
+        phases: Mapping[str, str],
+        version: str,
+    ) -> None:
+        """Put a study in force: its arms' fingerprints and its phases' say which results still hold."""
+        row = (
+            now(),
+            control,
+            codec.plain(study),
+            "[" + ",".join(codec.dump(arm) for arm in arms) + "]",
+            codec.plain(dict(phases)),
+            version,
+        )
+        self._writer.do(
+            lambda db: db.execute(
+                "INSERT INTO studies (loaded_at, control, study, arms, phases, kvantage_version)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
+                row,
+            )
+        )
+
+    # boots
+
+    def open_boot(self, arm: ArmSettings, block: int, provenance: Mapping[str, Any]) -> Boot:
+        """A server is about to be started."""
+        fingerprint = arm.fingerprint()
+        row = (arm.name, fingerprint, block, now(), time.monotonic_ns(), codec.plain(dict(provenance)))
+        cursor = self._writer.do(
+            lambda db: (
+                db.execute(
+                    "INSERT INTO boots (arm, fingerprint, block, status, started_at, clock_ns, provenance)"
+                    " VALUES (?, ?, ?, 'running', ?, ?, ?)",
+                    row,
+                ).lastrowid
+            )
+        )
+        return Boot(int(cursor), arm, fingerprint, block)
+
+    def boot_ready(self, boot: Boot, facts: Facts, ready_s: float) -> None:
+        """It serves, and this is what it says of itself."""
+        self._update_boot(boot, "facts = ?, ready_s = ?", (codec.dump(facts), ready_s))
+
+    def boot_provenance(self, boot: Boot, provenance: Mapping[str, Any]) -> None:
+        """What was learned of its origin after it started."""
+        self._update_boot(boot, "provenance = ?", (codec.plain(dict(provenance)),))
+
+    def boot_ok(self, boot: Boot) -> None:
+        """It was measured and stopped."""
+        self._update_boot(boot, "status = 'ok'", ())
+
+    def boot_failed(self, boot: Boot, reason: str, log_lines: Sequence[str] = ()) -> None:
+        """It did not boot, or died; its log's own words are kept."""
+        self._update_boot(
+            boot, "status = 'failed', reason = ?, log_lines = ?", (reason, codec.plain(list(log_lines)))
+        )
+
+    def _update_boot(self, boot: Boot, assignments: str, values: tuple[Any, ...]) -> None:
+        sql = f"UPDATE boots SET {assignments} WHERE id = ?"
+        self._writer.do(lambda db: db.execute(sql, (*values, boot.id)))
+
+    # chains
+
+    def is_complete(self, fingerprint: str, block: int, name: str, phase_fingerprint: str) -> bool:
+        """True when that chain has been measured whole."""
+        return bool(
+            self._writer.do(
+                lambda db: db.execute(
+                    "SELECT count(*) FROM chains WHERE fingerprint = ? AND block = ? AND name = ?"
+                    " AND phase_fingerprint = ? AND status = 'complete'",
+                    (fingerprint, block, name, phase_fingerprint),
+                ).fetchone()[0]
+            )
+        )
+
+    def open_chain(self, boot: Boot, name: str, phase_fingerprint: str) -> Chain:
+        """Begin a chain; its attempt is one more than the last."""
+
+        def work(db: sqlite3.Connection) -> tuple[int, int]:
+            key = (boot.fingerprint, boot.block, name, phase_fingerprint)
+            attempt: int = db.execute(
+                "SELECT coalesce(max(attempt) + 1, 0) FROM chains WHERE fingerprint = ? AND block = ?"
+                " AND name = ? AND phase_fingerprint = ?",
+                key,
+            ).fetchone()[0]
+            cursor = db.execute(
+                "INSERT INTO chains (boot, fingerprint, block, name, phase_fingerprint, attempt, status,"
+                " started_at) VALUES (?, ?, ?, ?, ?, ?, 'open', ?)",
+                (boot.id, *key, attempt, now()),
+            )
+            return int(cursor.lastrowid or 0), attempt
+
+        chain_id, attempt = self._writer.do(work)
+        return Chain(chain_id, name, attempt, boot)
+
+    def chain_complete(self, chain: Chain) -> None:
+        """It was measured whole; it is not run again."""
+        self._writer.do(
+            lambda db: db.execute("UPDATE chains SET status = 'complete' WHERE id = ?", (chain.id,))
+        )
+
+    def chain_broken(self, chain: Chain, reason: str) -> None:
+        """It was broken off; what it holds is shown and not used."""
+        self._writer.do(
+            lambda db: db.execute(
+                "UPDATE chains SET status = 'broken', reason = ? WHERE id = ?", (reason, chain.id)
+            )
+        )
+
+    # what is measured
+
+    def add_request(self, chain: Chain, record: RequestRecord) -> Future[Any]:
+        """Append a finished request; the future resolves when it is on disk."""
+        key = record.key
+        low, high = record.expected_cached or (None, None)
+        row = (
+            chain.id,
+            key.phase,
+            key.workload,
+            key.concurrency,
+            key.repeat,
+            key.stream,
+            key.prompt_id,
+            int(key.warmup),
+            int(record.status == "ok"),
+            record.error,
+            record.http_status,
+            record.finish_reason,
+            record.intended_ns,
+            record.sent_ns,
+            record.first_ns,
+            record.first_content_ns,
+            record.end_ns,
+            record.prompt_tokens,
+            record.output_tokens,
+            record.reasoning_tokens,
+            record.cached_tokens,
+            record.accepted_tokens,
+            record.drafted_tokens,
+            record.spec_steps,
+            codec.plain(record.acceptance_histogram) if record.acceptance_histogram is not None else None,
+            record.queue_s,
+            record.retractions,
+            low,
+            high,
+            record.client_lag_ns,
+            _storable(record.content),
+            _storable(record.reasoning),
+            codec.plain([dict(call) for call in record.tool_calls]),
+            pack_ids(record.token_ids) if record.token_ids is not None else None,
+            codec.plain(dict(record.checks)),
+            codec.plain(dict(record.raw_usage)),
+            len(record.chunks),
+            pack_chunks(record.chunks),
+        )
+        marks = ", ".join("?" * len(row))
+        return self._writer.submit(lambda db: db.execute(f"INSERT INTO requests VALUES (NULL, {marks})", row))
+
+    def add_window(
+        self,
+        chain: Chain,
+        key: CellKey,
+        started_ns: int,
+        ended_ns: int,
+        *,
+        delta: CounterDelta | None = None,
+        log: LogReadings | None = None,
+        running_max: float | None = None,
+        waiting_max: float | None = None,
+        pool_usage_max: float | None = None,
+        own_prompt_tokens: int | None = None,
+        notes: Sequence[str] = (),
+    ) -> None:
+        """Append what surrounded a cell."""
+        row = (
+            chain.id,
+            key.phase,
+            key.workload,
+            key.concurrency,
+            started_ns,
+            ended_ns,
+            now(),
+            codec.dump(delta) if delta is not None else None,
+            codec.dump(log) if log is not None else None,
+            running_max,
+            waiting_max,
+            pool_usage_max,
+            own_prompt_tokens,
+            codec.plain(list(notes)),
+        )
+        marks = ", ".join("?" * len(row))
+        self._writer.do(lambda db: db.execute(f"INSERT INTO windows VALUES (NULL, {marks})", row))
+
+    def skip(self, fingerprint: str, block: int, phase: str, workload: str, reason: str) -> None:
+        """Something was not run, and why; the last reason stands."""
+        row = (fingerprint, block, phase, workload, reason)
+        self._writer.do(
+            lambda db: db.execute(
+                "INSERT INTO skipped (fingerprint, block, phase, workload, reason) VALUES (?, ?, ?, ?, ?)"
+                " ON CONFLICT DO UPDATE SET reason = excluded.reason",
+                row,
+            )
+        )
+
+    def unskip(self, fingerprint: str, block: int, phase: str, workload: str) -> None:
+        """It was run after all."""
+        row = (fingerprint, block, phase, workload)
+        self._writer.do(
+            lambda db: db.execute(
+                "DELETE FROM skipped WHERE fingerprint = ? AND block = ? AND phase = ? AND workload = ?", row
+            )
+        )
+
+    def event(self, kind: str, **detail: Any) -> None:
+        """Something happened that a reader of the study wants to know."""
+        row = (now(), kind, codec.plain(detail))
+        self._writer.do(lambda db: db.execute("INSERT INTO events (at, kind, detail) VALUES (?, ?, ?)", row))
+
+
+def check_version(path: Path) -> None:
+    """Raises LedgerError unless `path` is a ledger that this kvantage reads."""
+    try:
+        connection = connect(path, read_only=True)
+        try:
+            row = connection.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise LedgerError(f"not a kvantage ledger: {error}", where=str(path)) from error
+    if row is None or row[0] != str(VERSION):
+        found = row[0] if row else "none"
+        raise LedgerError(
+            f"the ledger has version {found}, this kvantage reads version {VERSION}",
+            where=str(path),
+            hint="measure anew in another folder, or use the kvantage that wrote it",
+        )
+
+
+def _mark_broken(db: sqlite3.Connection) -> None:
+    db.execute(
+        "UPDATE chains SET status = 'broken', reason = 'kvantage ended in the middle' WHERE status = 'open'"
+    )
+    db.execute(
+        "UPDATE boots SET status = 'interrupted', reason = 'kvantage ended while it was being measured'"
+        " WHERE status = 'running'"
+    )
+
+
+def _take_lock(folder: Path) -> int:
+    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise LedgerError(
+            "another kvantage is measuring into this folder",
+            where=str(folder),
+            hint="wait for it, or name another folder by --out",
+        ) from error
+    return descriptor
+
+
+def _storable(text: str) -> str:
+    # a lone surrogate (half of a cut escape) is no valid UTF-8; SQLite would refuse the whole request
+    return text.encode("utf-8", "replace").decode("utf-8")
