@@ -1,0 +1,69 @@
+"""Server-sent events, cut out of a whole body. Lines end at LF, CRLF or CR, and at nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event. `end` is the offset just past the byte that completed it; `name` is b"" for 'message'."""
+
+    end: int
+    data: bytes
+    name: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """What a body holds: its events, how many comments, and the bytes after the last blank line."""
+
+    events: tuple[Event, ...]
+    comments: int
+    rest: bytes
+
+
+def read_events(body: bytes) -> Events:
+    """Cut a body into events.
+
+    An event ends at its blank line; where that is a CR, at the CR, without waiting for a LF. A block
+    without data (a comment, a blank line) is no event.
+    """
+    events: list[Event] = []
+    comments = 0
+    data: list[bytes] = []
+    name = b""
+    never = len(body)
+    start = position = len(_BOM) if body.startswith(_BOM) else 0
+    lf = cr = -1
+    while True:
+        if lf < position:
+            lf = body.find(b"\n", position)
+            lf = never if lf < 0 else lf
+        if cr < position:
+            cr = body.find(b"\r", position)
+            cr = never if cr < 0 else cr
+        stop = lf if lf < cr else cr
+        if stop == never:
+            return Events(tuple(events), comments, body[start:])
+        line = body[position:stop]
+        position = stop + 2 if lf == stop + 1 and cr == stop else stop + 1
+        if line:
+            if line.startswith(b"data: "):
+                data.append(line[6:])
+            elif line.startswith(b"data:"):
+                data.append(line[5:])
+            elif line.startswith(b":"):
+                comments += 1
+            elif line == b"data":
+                data.append(b"")
+            elif line.startswith(b"event:"):
+                name = line[6:].removeprefix(b" ")
+            continue
+        if data:
+            events.append(Event(stop + 1, data[0] if len(data) == 1 else b"\n".join(data), name))
+            data = []
+        name = b""
+        start = position
