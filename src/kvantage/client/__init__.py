@@ -15,6 +15,7 @@ from kvantage.client.record import record
 from kvantage.client.request import ChatRequest, prepare
 from kvantage.client.schedule import constant, poisson, run_closed, run_open, run_wave
 from kvantage.client.stream import StreamReading, read_exchange
+from kvantage.client.timing import StreamTiming, chunk_gaps, decode_rate, time_stream
 
 __all__ = [
     "ChatRequest",
@@ -23,7 +24,10 @@ __all__ = [
     "LagProbe",
     "Progress",
     "StreamReading",
+    "StreamTiming",
+    "chunk_gaps",
     "constant",
+    "decode_rate",
     "poisson",
     "prepare",
     "read_exchange",
@@ -31,4 +35,5 @@ __all__ = [
     "run_closed",
     "run_open",
     "run_wave",
+    "time_stream",
 ]

@@ -8,7 +8,7 @@ import time
 from bisect import bisect_left
 from types import TracebackType
 
-from kvantage.client.timer import open_timer, read_timer
+from kvantage.core.timer import open_timer, read_timer
 
 PERIOD_NS = 2_000_000
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from kvantage.client.client import Client
 from kvantage.client.exchange import Exchange
 from kvantage.client.request import ChatRequest, Prepared, prepare
-from kvantage.client.timer import Alarm
+from kvantage.core.timer import Alarm
 from kvantage.core import UsageError
 
 T = TypeVar("T")
