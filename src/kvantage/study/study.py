@@ -1,0 +1,492 @@
+"""The study: what is asked, of which arms, of which model."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    GetJsonSchemaHandler,
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from kvantage.core import ArmSettings, Samplers, ServerSettings, StudyError, UsageError
+from kvantage.study.arm import Arm
+from kvantage.study.environment import is_secret
+from kvantage.study.fields import (
+    Count,
+    Duration,
+    FilePath,
+    ModelPath,
+    Section,
+    Text,
+    as_text,
+    folder_of,
+    plain,
+)
+from kvantage.study.paths import PACKAGE, locate
+from kvantage.study.phases import BUILTIN, PHASES, PhaseName, Phases
+from kvantage.study.policy import Policy
+from kvantage.study.settings import Settings
+from kvantage.study.source import Loc, Problem, Source
+from kvantage.study.words import no_such
+
+_ARM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}", re.ASCII)
+
+
+class Model(Section):
+    """The target model. Short: `model: ./path` or `model: org/name`."""
+
+    path: ModelPath = Field(description="A folder (./path, relative to the study file) or a name.")
+    revision: Text | None = Field(default=None, description="The revision, where `path` is a name.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: object) -> object:
+        return value if isinstance(value, dict) else {"path": as_text(value)} if value is not None else value
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        full = handler.resolve_ref_schema(handler(core))
+        text = {"type": "string", "description": "A folder (./path) or a name."}
+        return {"description": full.get("description", ""), "anyOf": [text, {**full}]}
+
+
+class EngineChoice(Section):
+    """The serving engine, and options of it that are no flags. Short: `engine: vllm`."""
+
+    name: Text = Field(description="The engine's name; `kvantage engines` lists them.")
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _flat(cls, value: object, info: ValidationInfo) -> object:
+        if not isinstance(value, dict):
+            return {"name": value} if value is not None else value
+        options = {name: plain(one, folder_of(info)) for name, one in value.items() if name != "name"}
+        for name in options:
+            if is_secret(name):
+                raise ValueError(f"`{name}` looks like a secret, and a study is stored and shared: use `env`")
+        return {**({"name": value["name"]} if "name" in value else {}), "options": options}
+
+    @model_serializer
+    def _flat_again(self) -> dict[str, Any]:
+        return {"name": self.name, **self.options}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        name = {"type": "string", "description": "The engine's name."}
+        options = {
+            "type": "object",
+            "description": "The name, and options that the engine knows, such as `python`.",
+            "properties": {"name": name},
+            "required": ["name"],
+            "additionalProperties": True,
+        }
+        return {"description": str(cls.__doc__), "anyOf": [name, options]}
+
+
+class Control(Section):
+    """The arm that the others are compared with. Short: `control: none`."""
+
+    arm: Text = Field(description="An arm's name.")
+    speculates: bool = Field(
+        default=False, description="true: it is meant that the control itself speculates."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: object) -> object:
+        return value if isinstance(value, dict) or value is None else {"arm": value}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        full = handler.resolve_ref_schema(handler(core))
+        text = {"type": "string", "description": "An arm's name."}
+        return {"description": full.get("description", ""), "anyOf": [text, {**full}]}
+
+
+def _empty_arms(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: {} if arm is None else arm for name, arm in value.items()}
+    return value
+
+
+def _one_path(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else (value,) if isinstance(value, str) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A field in which two arms differ, in the study's vocabulary; None is 'not given'."""
+
+    field: str
+    a: Any
+    b: Any
+
+
+class Study(Section):
+    """A study: one model, one engine, several arms, the same work for each. Read by `load_study`."""
+
+    model: Model = Field(description="The target model, the same in every arm.")
+    engine: EngineChoice = Field(description="The serving engine, the same in every arm.")
+    common: Settings = Field(default_factory=Settings, description="Settings of every arm.")
+    control: Control = Field(description="The arm that the others are compared with")
+    arms: Annotated[dict[str, Arm], BeforeValidator(_empty_arms)] = Field(
+        min_length=1,
+        description="The serving configurations to compare, by name: what each changes of `common`.",
+    )
+    phases: Phases = Field(description="What is asked of each arm, and how much of it")
+    policy: Policy | None = Field(
+        default=None, description="How the arms are judged. Without it no arm is recommended."
+    )
+    budget: Duration | None = Field(
+        default=None,
+        description="The longest that the study may take, such as 2h or 90m; what fits is said first.",
+    )
+    seed: int = Field(default=0, ge=0, description="Seeds every document and every random choice.")
+    boots: Count = Field(default=1, description="Starts of each arm's server.")
+    order: Literal["fixed"] = Field(
+        default="fixed", description="The order of boots: `fixed` is that of the file."
+    )
+    record: Annotated[tuple[FilePath, ...], BeforeValidator(_one_path)] = Field(
+        default=(),
+        description="Files and folders to keep with the results (patches, scripts), by hash and copy.",
+    )
+    notice: Text | None = Field(default=None, description="A sentence that stands first in every report.")
+
+    _source: Source | None = PrivateAttr(default=None)
+    _path: Path | None = PrivateAttr(default=None)
+
+    @field_validator("arms")
+    @classmethod
+    def _arm_names(cls, arms: dict[str, Arm]) -> dict[str, Arm]:
+        for name in arms:
+            if not _ARM_NAME.fullmatch(name):
+                raise ValueError(
+                    f"`{name}` cannot name an arm: letters, digits, `.`, `_` and `-`, at most 40"
+                )
+        return arms
+
+    @field_validator("boots")
+    @classmethod
+    def _one_boot(cls, boots: int) -> int:
+        if boots > 1:
+            raise ValueError("repeated boots are not supported by this version of kvantage: leave it at 1")
+        return boots
+
+    @field_validator("notice")
+    @classmethod
+    def _one_line(cls, notice: str | None) -> str | None:
+        return " ".join(notice.split()) if notice else notice
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if value is not None}
+
+    # Where it comes from
+
+    @property
+    def path(self) -> Path | None:
+        """The study file, where it was read from one."""
+        return self._path
+
+    @property
+    def name(self) -> str:
+        """The file's name without its ending."""
+        return self._path.stem if self._path else "study"
+
+    def where(self, *loc: str | int) -> str:
+        """`file:line: field` of a place, for errors that other rooms find: `where("arms", "mtp")`."""
+        return (self._source or Source("study", {}, {})).where(loc)
+
+    def error(self, loc: Sequence[str | int], message: str, hint: str | None = None) -> StudyError:
+        """An error at a place of this study, to be raised."""
+        return StudyError(message, where=self.where(*loc), hint=hint)
+
+    def to_json(self) -> dict[str, Any]:
+        """The study as plain JSON, defaults filled in, in the shape of a study file. `from_json` reads it.
+
+        Paths are absolute, `${NAME}` stays `${NAME}`; settings that nobody gave are left out.
+        """
+        plain_json = self.model_dump(mode="json")
+        assert isinstance(plain_json, dict)
+        return plain_json
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """A study that `to_json` wrote, its files not looked for. Raises StudyError on anything else."""
+        from kvantage.study.load import validate
+
+        return validate(cls, Source("study", dict(data), {}), folder=None, paths_must_exist=False)
+
+    # Arms
+
+    @property
+    def arm_names(self) -> tuple[str, ...]:
+        """In the order of the file."""
+        return tuple(self.arms)
+
+    @property
+    def control_arm(self) -> str:
+        """The control's name."""
+        return self.control.arm
+
+    def arm_settings(self, name: str) -> ArmSettings:
+        """All that an arm is: its own settings over `common`. Raises UsageError for a name not there.
+
+        Samplers, flags and env are merged one by one; a flag given as nothing is taken away, any other
+        setting given as nothing is left to the engine.
+        """
+        self.select_arms([name])
+        arm, common = self.arms[name], self.common
+        said = {**_said(common), **_said(arm)}
+        servers = {field.name for field in dataclasses.fields(ServerSettings)}
+        flags = {flag: value for flag, value in {**common.flags, **arm.flags}.items() if value is not None}
+        speculation = arm.speculation.to_core()
+        if speculation.draft:
+            speculation = dataclasses.replace(speculation, draft=locate(speculation.draft))
+        return ArmSettings(
+            name=name,
+            engine=self.engine.name,
+            model=locate(self.model.path),
+            revision=self.model.revision,
+            settings=ServerSettings(**{field: said[field] for field in servers if field in said}),
+            speculation=speculation,
+            samplers=Samplers(**{**_said(common.samplers), **_said(arm.samplers)}),
+            flags=_located(flags),
+            env={**common.env, **arm.env},
+            engine_options=_located(self.engine.options),
+        )
+
+    def every_arm(self) -> tuple[ArmSettings, ...]:
+        """`arm_settings` of each, in the order of the file."""
+        return tuple(self.arm_settings(name) for name in self.arms)
+
+    def declared_differences(self, a: str, b: str) -> tuple[Difference, ...]:
+        """In what two arms differ by what they declare: `speculation.drafts`, `kv_dtype`, `flags.tp`."""
+        left, right = (_flat_identity(self.arm_settings(name)) for name in (a, b))
+        names = [*left, *(name for name in right if name not in left)]
+        return tuple(
+            Difference(name, left.get(name), right.get(name))
+            for name in names
+            if left.get(name) != right.get(name)
+        )
+
+    def select_arms(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Those arms, in the order of the file. Raises UsageError for a name that is not there."""
+        for name in names:
+            if name not in self.arms:
+                raise UsageError(no_such("arm", name, self.arms), where=self.where("arms"))
+        return tuple(name for name in self.arms if name in names)
+
+    # Phases
+
+    @property
+    def phase_names(self) -> tuple[PhaseName, ...]:
+        """The phases that are run, in the order in which they are."""
+        return tuple(name for name in PHASES if getattr(self.phases, name) is not None)
+
+    def select_phases(self, names: Sequence[str]) -> tuple[PhaseName, ...]:
+        """Those phases, in the order of work. Raises UsageError for one not there, or `repeat` alone."""
+        for name in names:
+            if name not in self.phase_names:
+                raise UsageError(no_such("phase", name, self.phase_names), where=self.where("phases"))
+        if "repeat" in names and "cold" not in names:
+            raise UsageError(
+                "`repeat` repeats the cold waves: take `cold` with it", where=self.where("phases")
+            )
+        return tuple(name for name in self.phase_names if name in names)
+
+    @property
+    def highest_concurrency(self) -> int:
+        """The most requests at once of any phase; probes are run at this many too."""
+        return max(self.phases.cold.concurrency) if self.phases.cold else 1
+
+    @property
+    def longest_output(self) -> int:
+        """The longest answer asked for, in tokens."""
+        phases = (self.phases.probes, self.phases.short, self.phases.cold, self.phases.repeat)
+        return max((phase.output_tokens for phase in phases if phase), default=0)
+
+    def phase_fingerprint(self, phase: str, workload: str | None = None) -> str:
+        """A hash of the work of a phase: results of an arm may be kept under it and the arm's fingerprint.
+
+        It covers the phase's sizes, the seed and the prompts by content (of one `workload`, where given);
+        for `repeat` also its cold waves. Concurrency is not in it: each has cells and chains of its own, so
+        that adding one keeps the others. Raises UsageError for a phase that is not run.
+        """
+        self.select_phases([phase] if phase != "repeat" else ["cold", "repeat"])
+        work: dict[str, Any] = {"phase": phase, "seed": self.seed, "work": self._work(phase)}
+        if phase == "repeat":
+            work["cold"] = self._work("cold")
+        if phase == "short" and self.phases.short:
+            prompts = self.phases.short.prompts
+            if workload is not None and workload not in prompts:
+                raise UsageError(no_such("workload", workload, prompts), where=self.where("phases", "short"))
+            chosen = {name: text for name, text in prompts.items() if workload in (None, name)}
+            work["prompts"] = {name: _content(name, text) for name, text in chosen.items()}
+        text = json.dumps(work, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def fingerprint(self) -> str:
+        """A hash of the whole workload side: seed, phases and prompts, concurrency included."""
+        parts = [self.phase_fingerprint(phase) for phase in self.phase_names]
+        waves = list(self.phases.cold.concurrency) if self.phases.cold else []
+        return hashlib.sha256(json.dumps([parts, waves]).encode()).hexdigest()[:16]
+
+    def _work(self, phase: str) -> dict[str, Any]:
+        section: Section = getattr(self.phases, phase)
+        return section.model_dump(mode="json", exclude={"concurrency", "prompts"})
+
+    # Doubts
+
+    def warnings(self) -> tuple[str, ...]:
+        """What is allowed and yet likely to be a mistake, as sentences."""
+        found = []
+        arms = {name: self.arm_settings(name) for name in self.arms}
+        most = self.highest_concurrency
+        for name, arm in arms.items():
+            running = arm.settings.max_running_requests
+            if running is not None and running < most:
+                found.append(
+                    f"arm `{name}` runs {running} requests at once: {most} at once will measure a queue"
+                )
+        names = list(arms)
+        for index, a in enumerate(names):
+            for b in names[index + 1 :]:
+                if arms[a].fingerprint() == arms[b].fingerprint():
+                    found.append(f"arms `{a}` and `{b}` ask for the same thing: they show boot noise")
+                elif arms[a].samplers != arms[b].samplers:
+                    found.append(f"arms `{a}` and `{b}` differ in their samplers: speeds do not compare")
+        if self.policy is None:
+            found.append("there is no `policy`, so no arm will be recommended")
+        return tuple(found)
+
+
+def checks(study: Study) -> list[Problem]:
+    """What is wrong between fields that are each right."""
+    found: list[Problem] = []
+    for name in study.arms:
+        arm = study.arm_settings(name)
+        if arm.settings.memory_fraction is not None and arm.settings.pool_bytes is not None:
+            given = "pool_bytes" if study.arms[name].pool_bytes is not None else "memory_fraction"
+            other = "memory_fraction" if given == "pool_bytes" else "pool_bytes"
+            found.append(
+                Problem(
+                    ("arms", name, given),
+                    f"`{other}` of `common` sizes the pool too",
+                    f"Add `{other}:` with nothing after it to the arm, to leave it out there.",
+                )
+            )
+        found += _lengths(study, name, arm)
+    found += _control(study)
+    if study.phases.repeat and not study.phases.cold:
+        found.append(Problem(("phases", "repeat"), "repeats the cold waves, and there is no phase `cold`"))
+    if not study.phase_names:
+        found.append(Problem(("phases",), f"names no phase; there are {', '.join(PHASES)}"))
+    if study.policy:
+        found += _policy(study, study.policy)
+    return found
+
+
+def _lengths(study: Study, name: str, arm: ArmSettings) -> list[Problem]:
+    limit = arm.settings.context_length
+    if limit is None:
+        return []
+    own = study.arms[name].context_length is not None
+    whose = f"the context of arm `{name}`" if own else "`context_length`"
+    document = study.phases.cold.document_tokens if study.phases.cold else 0
+    needs = {"short": 0, "cold": document, "repeat": document, "probes": 0}
+    found = []
+    for phase in study.phase_names:
+        output = getattr(study.phases, phase).output_tokens
+        if needs[phase] + output > limit:
+            total = f"{needs[phase]:,} + {output:,}" if needs[phase] else f"{output:,}"
+            found.append(
+                Problem(("phases", phase, "output_tokens"), f"{total} tokens do not fit {whose} of {limit:,}")
+            )
+    return found
+
+
+def _control(study: Study) -> list[Problem]:
+    control = study.control
+    if control.arm not in study.arms:
+        return [Problem(("control",), no_such("arm", control.arm, study.arms))]
+    method = study.arms[control.arm].speculation.method
+    if method != "none" and not control.speculates:
+        hint = f"If that is meant, write `control: {{arm: {control.arm}, speculates: true}}`."
+        return [Problem(("control",), f"arm `{control.arm}` speculates ({method})", hint)]
+    return []
+
+
+def _policy(study: Study, policy: Policy) -> list[Problem]:
+    aim = policy.maximise
+    at: Loc = ("policy", "maximise")
+    if aim.phase not in study.phase_names:
+        return [Problem((*at, "phase"), f"the study does not run the phase `{aim.phase}`")]
+    if aim.phase == "short" and study.phases.short:
+        prompts = study.phases.short.prompts
+        if aim.concurrency not in (None, 1):
+            return [Problem((*at, "concurrency"), "short prompts are asked one at a time: leave it out")]
+        if aim.workload is None and len(prompts) > 1:
+            return [Problem(at, f"`workload` is missing: one of {', '.join(prompts)}")]
+        if aim.workload is not None and aim.workload not in prompts:
+            return [Problem((*at, "workload"), no_such("workload", aim.workload, prompts))]
+        return []
+    if aim.workload is not None:
+        return [Problem((*at, "workload"), f"`{aim.phase}` has one workload: leave it out")]
+    waves = study.phases.cold.concurrency if study.phases.cold else ()
+    if aim.concurrency is None and len(waves) > 1:
+        return [Problem(at, f"`concurrency` is missing: one of {', '.join(map(str, waves))}")]
+    if aim.concurrency is not None and aim.concurrency not in waves:
+        listed = ", ".join(map(str, waves))
+        return [Problem((*at, "concurrency"), f"is not measured; `phases.cold.concurrency` is {listed}")]
+    return []
+
+
+def _said(section: Section) -> dict[str, Any]:
+    return {name: getattr(section, name) for name in section.model_fields_set}
+
+
+def _located(value: Any) -> Any:
+    """`package:` paths as they lie on this machine."""
+    if isinstance(value, dict):
+        return {name: _located(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_located(one) for one in value]
+    return locate(value) if isinstance(value, str) and value.startswith(PACKAGE) else value
+
+
+def _flat_identity(arm: ArmSettings) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for group, value in arm.identity().items():
+        if isinstance(value, dict):
+            prefix = "" if group == "settings" else f"{group}."
+            flat.update({f"{prefix}{name}": one for name, one in value.items()})
+        else:
+            flat[group] = value
+    return flat
+
+
+def _content(name: str, text: str) -> str:
+    """What a set of prompts holds, as a hash; of a built-in set its file in the package."""
+    path = Path(locate(f"{PACKAGE}workloads/prompts/{name}.jsonl" if text == BUILTIN else text))
+    if not path.is_file():
+        return text
+    return hashlib.sha256(path.read_bytes()).hexdigest()
