@@ -51,16 +51,21 @@ class Source:
     value: Any
     lines: Mapping[Loc, int]
 
-    def line(self, loc: Loc) -> int:
-        """The line of `loc`, or of the nearest thing around it that was typed."""
-        while loc and loc not in self.lines:
+    def typed(self, loc: Loc) -> Loc:
+        """`loc`, or the nearest thing around it that was typed: `model` for the path of `model: ./x`."""
+        while loc and self.lines and loc not in self.lines:
             loc = loc[:-1]
-        return self.lines.get(loc, 1)
+        return loc
+
+    def line(self, loc: Loc) -> int:
+        """The line on which `loc` stands."""
+        return self.lines.get(self.typed(loc), 1)
 
     def where(self, loc: Loc) -> str:
         """`file:line: field`, as an error shows it."""
-        place = f"{self.name}:{self.line(loc)}"
-        return f"{place}: {field_name(loc)}" if loc else place
+        place = f"{self.name}:{self.line(loc)}" if self.lines else self.name
+        field = field_name(self.typed(loc))
+        return f"{place}: {field}" if field else place
 
     def error(self, problems: list[Problem]) -> StudyError:
         """One error for all of them, in the order of the file."""

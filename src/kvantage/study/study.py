@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     GetJsonSchemaHandler,
@@ -131,6 +132,15 @@ def _one_path(value: object) -> object:
     return tuple(value) if isinstance(value, list) else (value,) if isinstance(value, str) else value
 
 
+def _arm_name(name: str) -> str:
+    if not _ARM_NAME.fullmatch(name):
+        raise ValueError("cannot name an arm: letters, digits, `.`, `_` and `-`, at most 40")
+    return name
+
+
+ArmName = Annotated[str, AfterValidator(_arm_name)]
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """A field in which two arms differ, in the study's vocabulary; None is 'not given'."""
@@ -147,7 +157,7 @@ class Study(Section):
     engine: EngineChoice = Field(description="The serving engine, the same in every arm.")
     common: Settings = Field(default_factory=Settings, description="Settings of every arm.")
     control: Control = Field(description="The arm that the others are compared with")
-    arms: Annotated[dict[str, Arm], BeforeValidator(_empty_arms)] = Field(
+    arms: Annotated[dict[ArmName, Arm], BeforeValidator(_empty_arms)] = Field(
         min_length=1,
         description="The serving configurations to compare, by name: what each changes of `common`.",
     )
@@ -172,16 +182,6 @@ class Study(Section):
 
     _source: Source | None = PrivateAttr(default=None)
     _path: Path | None = PrivateAttr(default=None)
-
-    @field_validator("arms")
-    @classmethod
-    def _arm_names(cls, arms: dict[str, Arm]) -> dict[str, Arm]:
-        for name in arms:
-            if not _ARM_NAME.fullmatch(name):
-                raise ValueError(
-                    f"`{name}` cannot name an arm: letters, digits, `.`, `_` and `-`, at most 40"
-                )
-        return arms
 
     @field_validator("boots")
     @classmethod

@@ -33,9 +33,15 @@ NOT_YET = {
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`; did you mean `drafts`?`, or nothing where no known word is near."""
+    near = nearest(word, known)
+    return f"; did you mean `{near}`?" if near else ""
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that a mistyped one is likely to be, whatever its case and dashes."""
     by_lower = {name.lower().replace("-", "_"): name for name in known}
     near = difflib.get_close_matches(word.lower().replace("-", "_"), by_lower, n=1, cutoff=0.6)
-    return f"; did you mean `{by_lower[near[0]]}`?" if near else ""
+    return by_lower[near[0]] if near else None
 
 
 def no_such(noun: str, word: str, known: Iterable[str]) -> str:
@@ -48,11 +54,23 @@ def no_such(noun: str, word: str, known: Iterable[str]) -> str:
 
 def problems(error: ValidationError, root: type[BaseModel]) -> list[Problem]:
     """Each of a validation's errors as a sentence at its place."""
-    return [_problem(one, root) for one in error.errors(include_url=False)]
+    errors = error.errors(include_url=False)
+    meant = {
+        (*one["loc"][:-1], _meant(one["loc"], root)) for one in errors if one["type"] == "extra_forbidden"
+    }
+    return [
+        _problem(one, root) for one in errors if one["type"] != "missing" or tuple(one["loc"]) not in meant
+    ]
+
+
+def _meant(loc: Loc, root: type[BaseModel]) -> str | None:
+    """The field that an unknown one was meant to be, so that it is not called missing as well."""
+    section = section_at(root, loc[:-1])
+    return nearest(str(loc[-1]), section.model_fields) if section else None
 
 
 def _problem(error: ErrorDetails, root: type[BaseModel]) -> Problem:
-    loc: Loc = error["loc"]
+    loc: Loc = tuple(part for part in error["loc"] if part != "[key]")
     if error["type"] == "extra_forbidden":
         return Problem(loc, _unknown_field(loc, root))
     if error["type"] == "missing":
@@ -86,15 +104,17 @@ def _sentence(error: ErrorDetails) -> str:
         case "too_short":
             return "is empty: needs at least one"
         case "greater_than_equal":
-            return f"needs at least {context['ge']}, not {given}"
+            return f"needs at least {context['ge']:g}, not {given}"
         case "greater_than":
-            return f"needs more than {context['gt']}, not {given}"
+            return f"needs more than {context['gt']:g}, not {given}"
         case "less_than_equal":
-            return f"needs at most {context['le']}, not {given}"
+            return f"needs at most {context['le']:g}, not {given}"
         case "less_than":
-            return f"needs less than {context['lt']}, not {given}"
+            return f"needs less than {context['lt']:g}, not {given}"
         case "literal_error":
             words = [word.strip(" '") for word in str(context["expected"]).replace(" or ", ", ").split(",")]
+            if len(words) == 1:
+                return f"can only be `{words[0]}` in this version of kvantage, not {given}"
             near = did_you_mean(str(error["input"]), words) if isinstance(error["input"], str) else ""
             return f"is one of {', '.join(words)}, not {given}{near}"
     return error["msg"][:1].lower() + error["msg"][1:]
@@ -104,7 +124,7 @@ def _unknown_field(loc: Loc, root: type[BaseModel]) -> str:
     name = str(loc[-1])
     soon = NOT_YET.get(".".join(str(part) for part in loc))
     if soon:
-        return f"{soon}: not supported by this version of kvantage"
+        return f"`{name}` ({soon}) is not supported by this version of kvantage"
     section = section_at(root, loc[:-1])
     if section is None:
         return f"there is no field `{name}` here"
