@@ -1,1 +1,109 @@
+"""The command line: one thin file a command, imported when it is called."""
 
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from kvantage import __version__
+from kvantage.cli.lazy import Entry, LazyGroup
+
+COMMANDS = {
+    "quickstart": Entry("kvantage.cli.quickstart", "Compare four arms on a toy model, on this machine."),
+    "run": Entry("kvantage.cli.run", "Run a study: every arm, the same work, a report."),
+    "report": Entry("kvantage.cli.report", "Report again from what was measured."),
+    "check": Entry("kvantage.cli.check", "Read a study file and say what it asks for."),
+    "calibrate": Entry("kvantage.cli.calibrate", "Prove how exactly this machine times a stream."),
+}
+
+
+@click.group(
+    cls=LazyGroup,
+    entries=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="A study file is described in docs/study-file.md; exit codes in docs/exit-codes.md.",
+)
+@click.version_option(__version__, "-V", "--version", prog_name="kvantage", message="%(prog)s %(version)s")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+def cli() -> None:
+    """Which way of speculating should this server run?
+
+    kvantage starts your server once for each way (an 'arm'), gives all of them the same work, and says what
+    each drafter costs (KV pool, start-up, exactness) and what it buys (speed).
+
+    \b
+      kvantage quickstart          on a toy model, in minutes, no GPU needed
+      kvantage run study.yaml      on your own model and server
+    """
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run a command and exit with its code: see docs/exit-codes.md. `--debug` may stand anywhere."""
+    sys.exit(run(list(sys.argv[1:] if argv is None else argv)))
+
+
+def run(argv: list[str]) -> int:
+    """Run a command and return its exit code; errors are said on stderr in one paragraph."""
+    words, debug = _without_debug(argv)
+    try:
+        outcome = cli.main(words, prog_name="kvantage", standalone_mode=False)
+        sys.stdout.flush()
+    except SystemExit as leaving:
+        return _code(leaving.code)
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        return 130
+    except BrokenPipeError:
+        # The reader (`| head`) has left. Python would complain again when it flushes stdout at exit.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        return _report(error, debug)
+    return outcome if isinstance(outcome, int) else 0
+
+
+def _report(error: Exception, debug: bool) -> int:
+    """Say what went wrong; returns the exit code."""
+    from kvantage.core import ExitCode, KvantageError
+
+    if debug:
+        import traceback
+
+        traceback.print_exception(error)
+    if isinstance(error, KvantageError):
+        click.echo(f"kvantage: {error}", err=True)
+        return int(error.exit_code)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        place = f" ({error.filename})" if error.filename else ""
+        click.echo(f"kvantage: the disk is full{place}; what was finished is kept", err=True)
+        return int(ExitCode.STORAGE)
+    hint = "" if debug else "\n  Run it again with --debug for the traceback."
+    click.echo(f"kvantage: a fault of kvantage itself: {type(error).__name__}: {error}{hint}", err=True)
+    return int(ExitCode.BUG)
+
+
+def _without_debug(argv: list[str]) -> tuple[list[str], bool]:
+    end = argv.index("--") if "--" in argv else len(argv)
+    words = [word for word in argv[:end] if word != "--debug"]
+    return [*words, *argv[end:]], len(words) < end
+
+
+def _code(code: object) -> int:
+    """What `sys.exit(code)` means as an exit status."""
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code
+    click.echo(str(code), err=True)
+    return 1

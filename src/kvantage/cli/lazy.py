@@ -1,0 +1,54 @@
+"""A group of commands that imports a command's module only when that command is called."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+from dataclasses import dataclass
+
+import click
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where a command lives, and what the list of commands says of it."""
+
+    module: str
+    help: str
+
+
+class LazyGroup(click.Group):
+    """Commands by name, each a module with an attribute `command`. One whose module is absent is hidden."""
+
+    def __init__(self, *, entries: dict[str, Entry], **attributes: object) -> None:
+        super().__init__(**attributes)  # type: ignore[arg-type]
+        self.entries = entries
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name, entry in self.entries.items() if importlib.util.find_spec(entry.module)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command = importlib.import_module(self.entries[cmd_name].module).command
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{self.entries[cmd_name].module}.command is not a click command")
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0] if args else ""
+        known = self.list_commands(ctx)
+        if name not in known and not name.startswith("-"):
+            near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+            ending = f" Did you mean `{near[0]}`?" if near else ""
+            ctx.fail(f"There is no command `{name}`.{ending}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, self.entries[name].help) for name in self.list_commands(ctx)]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
