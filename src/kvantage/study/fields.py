@@ -52,7 +52,15 @@ def _filled(text: str) -> str:
     return text
 
 
-Text = Annotated[str, BeforeValidator(as_text), AfterValidator(_filled)]
+_STRING = WithJsonSchema({"type": "string"})
+Text = Annotated[
+    str, BeforeValidator(as_text), AfterValidator(_filled), WithJsonSchema({"type": ["string", "number"]})
+]
+
+
+def empty_if_nothing(value: object) -> object:
+    """A field with nothing after its colon is an empty group."""
+    return {} if value is None else value
 
 
 def plain(value: Any, folder: Path | None = None) -> Any:
@@ -102,8 +110,8 @@ def _file_path(text: str, info: ValidationInfo) -> str:
     return path
 
 
-ModelPath = Annotated[Text, AfterValidator(_model_path)]
-FilePath = Annotated[Text, AfterValidator(_file_path)]
+ModelPath = Annotated[Text, AfterValidator(_model_path), _STRING]
+FilePath = Annotated[Text, AfterValidator(_file_path), _STRING]
 
 
 def _counted(parse: Callable[[object], int], least: int, noun: str) -> Callable[[object], int]:

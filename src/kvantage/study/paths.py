@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import resources
 from pathlib import Path
 
@@ -14,10 +15,13 @@ def looks_like_path(text: str) -> bool:
 
 
 def absolute(text: str, folder: Path | None) -> str:
-    """`text` as an absolute path, relative ones taken from `folder`; `package:` paths stay as they are."""
+    """`text` as an absolute path, relative ones taken from `folder`; `package:` paths stay as they are.
+
+    Links are not followed: an environment's `bin/python` is one, and what it points to is another.
+    """
     if text.startswith(PACKAGE) or folder is None:
         return text
-    return str((folder.resolve() / Path(text).expanduser()).resolve())
+    return os.path.abspath(folder / Path(text).expanduser())  # noqa: PTH100 (Path.resolve follows links)
 
 
 def locate(text: str) -> str:

@@ -55,13 +55,24 @@ def _prompt_file(text: str, info: ValidationInfo) -> str:
     return path
 
 
-PromptSet = Annotated[Text, AfterValidator(_prompt_file)]
+PromptSet = Annotated[Text, AfterValidator(_prompt_file), WithJsonSchema({"type": "string"})]
 
 
 class Short(Section):
     """Short prompts, one at a time: warm-ups, then measured repeats of a fixed output length."""
 
-    prompts: Annotated[dict[str, PromptSet], BeforeValidator(_prompts_by_name)] = Field(
+    prompts: Annotated[
+        dict[str, PromptSet],
+        BeforeValidator(_prompts_by_name),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"type": "object", "additionalProperties": {"type": "string"}, "minProperties": 1},
+                    {"type": "string"},
+                ]
+            }
+        ),
+    ] = Field(
         default_factory=lambda: dict.fromkeys(BUILTIN_PROMPTS, BUILTIN),
         min_length=1,
         description="Workloads by name, each `builtin` (code, prose) or a JSONL file of one's own: OpenAI "

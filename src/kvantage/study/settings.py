@@ -15,7 +15,17 @@ from pydantic import (
 )
 
 from kvantage.study.environment import is_secret, references
-from kvantage.study.fields import Bytes, Count, Dtype, ExactTokens, Section, Text, folder_of, plain
+from kvantage.study.fields import (
+    Bytes,
+    Count,
+    Dtype,
+    ExactTokens,
+    Section,
+    Text,
+    empty_if_nothing,
+    folder_of,
+    plain,
+)
 
 Flags = dict[str, Any]
 
@@ -63,10 +73,6 @@ def _named_once(value: object, info: ValidationInfo) -> object:
     return flags
 
 
-def _empty_if_nothing(value: object) -> object:
-    return {} if value is None else value
-
-
 class Settings(Section):
     """Settings of a server. What is left out is left to the engine, and read back from it."""
 
@@ -100,12 +106,12 @@ class Settings(Section):
     samplers: SamplerSettings = Field(
         default_factory=SamplerSettings, description="Sampler fields, pinned in every arm; greedy by default."
     )
-    flags: Annotated[Flags, BeforeValidator(_named_once), BeforeValidator(_empty_if_nothing)] = Field(
+    flags: Annotated[Flags, BeforeValidator(_named_once), BeforeValidator(empty_if_nothing)] = Field(
         default_factory=dict,
         description="The engine's own flags, without dashes: `name: value`; `true` for a flag that takes no "
         "value; nothing (`name:`) in an arm takes a common flag away. `./x` is relative to the study file.",
     )
-    env: Annotated[dict[str, Text], BeforeValidator(_empty_if_nothing)] = Field(
+    env: Annotated[dict[str, Text], BeforeValidator(empty_if_nothing)] = Field(
         default_factory=dict,
         description="Environment variables of the server. `${NAME}` is taken from kvantage's own environment "
         "when the server starts, and is recorded as `${NAME}`: secrets are written so.",

@@ -19,6 +19,7 @@ from pydantic import (
     PrivateAttr,
     SerializerFunctionWrapHandler,
     ValidationInfo,
+    WithJsonSchema,
     field_validator,
     model_serializer,
     model_validator,
@@ -37,6 +38,7 @@ from kvantage.study.fields import (
     Section,
     Text,
     as_text,
+    empty_if_nothing,
     folder_of,
     plain,
 )
@@ -128,6 +130,11 @@ def _empty_arms(value: object) -> object:
     return value
 
 
+_PATHS = WithJsonSchema(
+    {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}], "default": []}
+)
+
+
 def _one_path(value: object) -> object:
     return tuple(value) if isinstance(value, list) else (value,) if isinstance(value, str) else value
 
@@ -151,17 +158,19 @@ class Difference:
 
 
 class Study(Section):
-    """A study: one model, one engine, several arms, the same work for each. Read by `load_study`."""
+    """A study: one model, one engine, several arms, the same work for each."""
 
     model: Model = Field(description="The target model, the same in every arm.")
     engine: EngineChoice = Field(description="The serving engine, the same in every arm.")
-    common: Settings = Field(default_factory=Settings, description="Settings of every arm.")
-    control: Control = Field(description="The arm that the others are compared with")
+    common: Annotated[Settings, BeforeValidator(empty_if_nothing)] = Field(
+        default_factory=Settings, description="Settings of every arm."
+    )
+    control: Control = Field(description="The arm that the others are compared with.")
     arms: Annotated[dict[ArmName, Arm], BeforeValidator(_empty_arms)] = Field(
         min_length=1,
         description="The serving configurations to compare, by name: what each changes of `common`.",
     )
-    phases: Phases = Field(description="What is asked of each arm, and how much of it")
+    phases: Phases = Field(description="What is asked of each arm, and how much of it.")
     policy: Policy | None = Field(
         default=None, description="How the arms are judged. Without it no arm is recommended."
     )
@@ -174,7 +183,7 @@ class Study(Section):
     order: Literal["fixed"] = Field(
         default="fixed", description="The order of boots: `fixed` is that of the file."
     )
-    record: Annotated[tuple[FilePath, ...], BeforeValidator(_one_path)] = Field(
+    record: Annotated[tuple[FilePath, ...], BeforeValidator(_one_path), _PATHS] = Field(
         default=(),
         description="Files and folders to keep with the results (patches, scripts), by hash and copy.",
     )
