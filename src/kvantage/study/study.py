@@ -139,6 +139,16 @@ def _one_path(value: object) -> object:
     return tuple(value) if isinstance(value, list) else (value,) if isinstance(value, str) else value
 
 
+class Boot(Section):
+    """How a server is started. kvantage builds the command itself."""
+
+    ready_within: Duration = Field(
+        default=1200.0,
+        description="The longest that a server may take to answer its first request.",
+        json_schema_extra={"default": "20m"},
+    )
+
+
 def _arm_name(name: str) -> str:
     if not _ARM_NAME.fullmatch(name):
         raise ValueError("cannot name an arm: letters, digits, `.`, `_` and `-`, at most 40")
@@ -179,6 +189,9 @@ class Study(Section):
         description="The longest that the study may take, such as 2h or 90m; what fits is said first.",
     )
     seed: int = Field(default=0, ge=0, description="Seeds every document and every random choice.")
+    boot: Annotated[Boot, BeforeValidator(empty_if_nothing)] = Field(
+        default_factory=Boot, description="How each arm's server is started."
+    )
     boots: Count = Field(default=1, description="Starts of each arm's server.")
     order: Literal["fixed"] = Field(
         default="fixed", description="The order of boots: `fixed` is that of the file."
@@ -303,6 +316,11 @@ class Study(Section):
             if name not in self.arms:
                 raise UsageError(no_such("arm", name, self.arms), where=self.where("arms"))
         return tuple(name for name in self.arms if name in names)
+
+    @property
+    def ready_within_s(self) -> float:
+        """Seconds that a server may take to answer its first request."""
+        return self.boot.ready_within
 
     # Phases
 

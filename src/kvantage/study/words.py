@@ -16,7 +16,12 @@ from kvantage.study.units import show
 
 NOT_YET = {
     "until": "a target for repeated boots",
-    "boot": "servers started by scripts of one's own",
+    "boot.start": "a server started by a script of one's own",
+    "boot.stop": "a server started by a script of one's own",
+    "boot.manual": "a server started by hand",
+    "boot.url": "a server started by a script of one's own",
+    "boot.logs": "a server started by a script of one's own",
+    "boot.record": "a server started by a script of one's own",
     "attach": "servers that already run",
     "hosts": "servers on other machines",
     "serving": "the choice between `as_served` and `controlled`",
