@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from kvantage.client.client import Client
 from kvantage.client.exchange import Exchange
 from kvantage.client.request import ChatRequest, Prepared, prepare
-from kvantage.core.timer import Alarm
 from kvantage.core import UsageError
+from kvantage.core.timer import Alarm
 
 T = TypeVar("T")
 OnEnd = Callable[[int, Exchange], None]

@@ -61,7 +61,7 @@ def read_exchange(exchange: Exchange) -> StreamReading:
         reader.refused(exchange)
     elif (exchange.header("content-type") or "").lower().startswith("application/json"):
         if exchange.complete:
-            reader.read(Event(len(exchange.body), exchange.body), exchange.end_ns)
+            reader.read_whole(exchange)
     else:
         reader.read_stream(exchange)
     if exchange.error is not None:
@@ -117,6 +117,12 @@ class _Reader:
         said = (found[0] if found else words)[:500]
         self.error_code = exchange.http_status
         self.fail(f"the server answered {exchange.http_status}" + (f": {said}" if said else ""))
+
+    def read_whole(self, exchange: Exchange) -> None:
+        """One JSON answer that was not streamed: it has no first token, and no chunks."""
+        self.read(Event(len(exchange.body), exchange.body), exchange.end_ns)
+        self.first_ns = self.first_content_ns = None
+        self.times, self.tokens = array("q"), array("i")
 
     def read_stream(self, exchange: Exchange) -> None:
         cut = read_events(exchange.body)

@@ -9,6 +9,7 @@ import asyncio
 import ctypes
 import os
 import time
+from collections.abc import Callable
 from functools import cache
 from types import TracebackType
 
@@ -96,3 +97,56 @@ class Alarm:
     def _ring(self) -> None:
         if read_timer(self._fd) and self._rung is not None and not self._rung.done():
             self._rung.set_result(None)
+
+
+class Ticker:
+    """Calls a function when its moment has come, again and again; the function says what the next is.
+
+        with Ticker(write_what_is_due) as ticker:
+            ticker.ring_at(first_ns)
+
+    Without a kernel timer, asyncio's own is used, late by up to a millisecond.
+    """
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+        self._at_ns: int | None = None
+        self._handle: asyncio.TimerHandle | None = None
+        self._fd = -1
+
+    def __enter__(self) -> Ticker:
+        self._loop = asyncio.get_running_loop()
+        self._fd = open_timer(0, 0)
+        if self._fd >= 0:
+            self._loop.add_reader(self._fd, self._ring)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._fd >= 0:
+            self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+        if self._handle is not None:
+            self._handle.cancel()
+        self._at_ns = None
+
+    def ring_at(self, at_ns: int | None) -> None:
+        """Call at that moment (time.monotonic_ns; at once when it has passed); None calls no more."""
+        if at_ns == self._at_ns:
+            return
+        self._at_ns = at_ns
+        if self._fd >= 0:
+            set_timer(self._fd, 0 if at_ns is None else max(at_ns, 1))
+            return
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        if at_ns is not None:
+            self._handle = self._loop.call_later(max(0, at_ns - time.monotonic_ns()) / 1e9, self._ring)
+
+    def _ring(self) -> None:
+        if self._fd < 0 or read_timer(self._fd):
+            self._at_ns = None
+            self._call()
