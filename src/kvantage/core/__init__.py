@@ -13,8 +13,10 @@ from kvantage.core.errors import (
 )
 from kvantage.core.facts import CounterDelta, Facts, Snapshot
 from kvantage.core.host import Host, HostFacts, ServerProcess
+from kvantage.core.progress import Observer, Silent
 from kvantage.core.reading import Reading, Source
 from kvantage.core.record import ChunkTimes, RequestKey, RequestRecord
+from kvantage.core.secrets import masked_argv, masked_env, masked_text, secret_name
 
 __all__ = [
     "ArmFailed",
@@ -35,6 +37,7 @@ __all__ = [
     "LedgerError",
     "LogReadings",
     "Method",
+    "Observer",
     "Reading",
     "RequestKey",
     "RequestRecord",
@@ -42,10 +45,15 @@ __all__ = [
     "Server",
     "ServerProcess",
     "ServerSettings",
+    "Silent",
     "Snapshot",
     "Source",
     "Speculation",
     "StudyError",
     "Usage",
     "UsageError",
+    "masked_argv",
+    "masked_env",
+    "masked_text",
+    "secret_name",
 ]

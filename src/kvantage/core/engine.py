@@ -14,11 +14,15 @@ from kvantage.core.reading import Reading
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What to execute for an arm. `env` is added to the environment; `notes` are said to the person."""
+    """What to execute for an arm. `env` is added to the environment; `notes` are said to the person.
+
+    `versions` are those of the packages that matter in the engine's own environment, for provenance.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,13 @@ class Engine(Protocol):
 
     async def counters(self, server: Server) -> Snapshot:
         """The server's counters and gauges now. Raises OSError when it does not answer."""
+        ...
+
+    async def gauges(self, server: Server) -> Mapping[str, float]:
+        """A cheap look while requests run: any of running, waiting, pool_usage (0 to 1) and
+        generation_tokens (a counter). It must cost the client no millisecond: a scan for these lines,
+        no full parse. Raises OSError when the server does not answer.
+        """
         ...
 
     def delta(self, before: Snapshot, after: Snapshot) -> CounterDelta:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import json
+import math
 import os
 import sqlite3
 import time
@@ -139,6 +141,27 @@ class Ledger:
             )
         )
 
+    def arms_changed(self, arms: Sequence[ArmSettings]) -> bool:
+        """True when the study in force does not hold exactly these configurations; False before the first."""
+        row = self._writer.do(
+            lambda db: db.execute("SELECT arms FROM studies ORDER BY id DESC LIMIT 1").fetchone()
+        )
+        if row is None:
+            return False
+        held = {codec.load(ArmSettings, json.dumps(arm)).fingerprint() for arm in json.loads(row[0])}
+        return not {arm.fingerprint() for arm in arms} <= held
+
+    def age_s(self, fingerprint: str) -> float:
+        """Seconds since a chain of that arm was begun last, by the wall clock; infinite when none was."""
+        row = self._writer.do(
+            lambda db: db.execute(
+                "SELECT max(started_at) FROM chains WHERE fingerprint = ?", (fingerprint,)
+            ).fetchone()
+        )
+        if row[0] is None:
+            return math.inf
+        return (datetime.now(UTC) - datetime.fromisoformat(row[0])).total_seconds()
+
     # boots
 
     def open_boot(self, arm: ArmSettings, block: int, provenance: Mapping[str, Any]) -> Boot:
@@ -173,6 +196,10 @@ class Ledger:
         self._update_boot(
             boot, "status = 'failed', reason = ?, log_lines = ?", (reason, codec.plain(list(log_lines)))
         )
+
+    def boot_interrupted(self, boot: Boot, reason: str) -> None:
+        """It was broken off; what it had finished counts."""
+        self._update_boot(boot, "status = 'interrupted', reason = ?", (reason,))
 
     def _update_boot(self, boot: Boot, assignments: str, values: tuple[Any, ...]) -> None:
         sql = f"UPDATE boots SET {assignments} WHERE id = ?"

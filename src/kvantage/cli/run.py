@@ -1,0 +1,58 @@
+"""`kvantage run STUDY`: the main job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kvantage.cli.dry import dry_run
+from kvantage.cli.measure import measure
+from kvantage.hosts.local import LocalHost
+from kvantage.runner import Selection, prepare
+from kvantage.study import load_study
+
+
+def names(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    """`a,b` as names."""
+    if value is None:
+        return None
+    return tuple(name.strip() for name in value.split(",") if name.strip())
+
+
+@click.command(short_help="Run a study: every arm, the same work, a report.")
+@click.argument("study", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="Where results go. [default: runs/STUDY'S NAME]")
+@click.option("--dry-run", "dry", is_flag=True, help="Print commands, phases and an estimate; start nothing.")
+@click.option("--resume", is_flag=True, help="Go on with what is in --out; what was measured is kept.")
+@click.option("--arms", callback=names, metavar="A,B", help="Only these arms, and the control.")
+@click.option("--phases", callback=names, metavar="X,Y", help="Only these phases.")
+@click.option("--plain", is_flag=True, help="Plain lines instead of a live view.")
+def command(
+    study: Path,
+    out: Path | None,
+    dry: bool,
+    resume: bool,
+    arms: tuple[str, ...] | None,
+    phases: tuple[str, ...] | None,
+    plain: bool,
+) -> int:
+    """Run a study: start each arm's server, give all the same work, report.
+
+    Results stay in --out, arm by arm: after a change of the study, --resume measures only what changed.
+    Ctrl-C ends the server and keeps what was finished; a second one ends it at once.
+
+    \b
+      kvantage run study.yaml --dry-run
+      kvantage run study.yaml
+      kvantage run study.yaml --resume --arms none,mtp
+    """
+    asked = load_study(study)
+    host = LocalHost()
+    prepared = prepare(asked, host, Selection(arms, phases))
+    if dry:
+        click.echo(dry_run(prepared))
+        return 0
+    for warning in asked.warnings():
+        click.echo(f"note: {warning}", err=True)
+    return measure(prepared, host, out or Path("runs") / asked.name, resume=resume, plain=plain)

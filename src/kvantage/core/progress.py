@@ -1,0 +1,37 @@
+"""What a run tells whoever watches it: small events with plain fields."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+
+class Observer(Protocol):
+    """Hears of everything as it happens; must return at once.
+
+    Kinds and their fields:
+
+        plan        arms, chains, estimate_s, basis
+        boot        arm, block, log
+        ready       arm, block, seconds, pool_tokens, version
+        chain       arm, block, chain
+        cell        arm, block, phase, workload, concurrency, requests
+        request     arm, phase, workload, concurrency, prompt_id, ok, output_tokens, cached_tokens,
+                    prompt_tokens, seconds, error
+        live        tok_s, in_flight
+        left        seconds, basis
+        skip        arm, block, phase, workload, reason
+        failed      arm, block, reason, log_lines
+        stopped     arm, block
+        warning     text
+    """
+
+    def on(self, kind: str, **fields: Any) -> None:
+        """Take note of one event."""
+        ...
+
+
+class Silent:
+    """An observer that looks away."""
+
+    def on(self, kind: str, **fields: Any) -> None:
+        """Nothing."""

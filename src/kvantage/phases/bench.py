@@ -1,0 +1,286 @@
+"""One running server with everything that a phase needs to measure it: `Bench.cell` does a cell."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any
+
+from kvantage.client import ChatRequest, Client, Exchange, read_exchange, record, run_wave
+from kvantage.core import (
+    ArmFailed,
+    CellKey,
+    Engine,
+    Facts,
+    LogReadings,
+    Observer,
+    RequestKey,
+    RequestRecord,
+    Server,
+    Snapshot,
+)
+from kvantage.ledger import Boot, Chain, Ledger
+from kvantage.study import Study
+from kvantage.workloads.documents import Count
+
+GAUGE_PERIOD_S = 1.0
+
+Check = Callable[[RequestRecord], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request of a cell, not yet sent.
+
+    `exact` makes the answer exactly `output_tokens` long, so that every arm does the same work; else it
+    is a limit. Asks of one `repeat` leave together, one repeat after the other. `check` looks at the
+    answer and returns what the report should know of it.
+    """
+
+    prompt_id: str
+    messages: Sequence[Mapping[str, Any]]
+    output_tokens: int
+    exact: bool = True
+    repeat: int = 0
+    stream: int = 0
+    warmup: bool = False
+    tools: Sequence[Mapping[str, Any]] = ()
+    expected_cached: tuple[int, int] | None = None
+    check: Check | None = None
+
+
+@dataclass
+class Bench:
+    """Phases get one of these a boot. `chain` is set by the runner before each chain."""
+
+    study: Study
+    boot: Boot
+    server: Server
+    engine: Engine
+    facts: Facts
+    client: Client
+    ledger: Ledger
+    counter: Count
+    observer: Observer
+    chain: Chain | None = None
+    prompt_tokens_per_s: float = 100.0
+    _gauges: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def arm(self) -> str:
+        """The arm's name."""
+        return self.boot.arm.name
+
+    async def cell(
+        self, phase: str, workload: str, concurrency: int, asks: Sequence[Ask]
+    ) -> list[RequestRecord]:
+        """Send the asks, repeat by repeat, and commit each record and what surrounded them.
+
+        Returns the records in the order of the asks. Raises ArmFailed when the server died; what was
+        measured until then is in the ledger.
+        """
+        assert self.chain is not None, "the runner opens a chain before a phase measures"
+        key = CellKey(self.arm, self.boot.block, phase, workload, concurrency)
+        self.observer.on(
+            "cell",
+            arm=self.arm,
+            block=key.block,
+            phase=phase,
+            workload=workload,
+            concurrency=concurrency,
+            requests=len(asks),
+        )
+        before = await self._snapshot()
+        lines_before = self._log_length()
+        started_ns = time.monotonic_ns()
+        records: list[RequestRecord] = []
+        try:
+            async with self._watching():
+                for _, wave in groupby(asks, key=lambda ask: (not ask.warmup, ask.repeat)):
+                    records += await self._wave(key, list(wave))
+        finally:
+            ended_ns = time.monotonic_ns()
+            after = await self._snapshot()
+            self._keep_window(key, before, after, lines_before, (started_ns, ended_ns), records)
+        if any(each.status == "failed" for each in records):
+            await self._raise_if_dead()
+        return records
+
+    async def _wave(self, key: CellKey, wave: Sequence[Ask]) -> list[RequestRecord]:
+        requests = [self.request(ask) for ask in wave]
+        exchanges = await run_wave(self.client, requests)
+        records = [self._record(key, *pair) for pair in zip(wave, exchanges, strict=True)]
+        assert self.chain is not None
+        commits = [self.ledger.add_request(self.chain, each) for each in records]
+        for commit in commits:
+            await asyncio.wrap_future(commit)
+        for each in records:
+            self.observer.on(
+                "request",
+                arm=self.arm,
+                phase=key.phase,
+                workload=key.workload,
+                concurrency=key.concurrency,
+                prompt_id=each.key.prompt_id,
+                warmup=each.key.warmup,
+                ok=each.status == "ok",
+                error=each.error,
+                prompt_tokens=each.prompt_tokens,
+                output_tokens=each.output_tokens,
+                cached_tokens=each.cached_tokens,
+                seconds=(each.end_ns - each.sent_ns) / 1e9,
+            )
+        return records
+
+    def request(self, ask: Ask) -> ChatRequest:
+        """The HTTP request of an ask: every sampler pinned, the engine's own fields added."""
+        samplers = self.server.arm.samplers
+        body: dict[str, Any] = {
+            "model": self.server.served_name,
+            "messages": list(ask.messages),
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "max_tokens": ask.output_tokens,
+            "temperature": samplers.temperature,
+            "top_p": samplers.top_p,
+            "top_k": -1 if samplers.top_k is None else samplers.top_k,
+            "min_p": samplers.min_p,
+            "presence_penalty": samplers.presence_penalty,
+            "frequency_penalty": samplers.frequency_penalty,
+            "repetition_penalty": samplers.repetition_penalty,
+            "seed": samplers.seed,
+        }
+        if ask.tools:
+            body["tools"] = list(ask.tools)
+        extras = self.engine.request_extras(
+            self.server, output_tokens=ask.output_tokens if ask.exact else None
+        )
+        body = {name: value for name, value in {**body, **extras}.items() if value is not None}
+        return ChatRequest(f"{self.server.url}/v1/chat/completions", body, deadline_s=self._deadline_s(ask))
+
+    def _deadline_s(self, ask: Ask) -> float:
+        # far beyond any server that is worth measuring: 100 tokens a second of prompt, half a token of output
+        characters = sum(len(str(message.get("content", ""))) for message in ask.messages)
+        return 120 + characters / 100 + 2.0 * ask.output_tokens
+
+    def _record(self, key: CellKey, ask: Ask, exchange: Exchange) -> RequestRecord:
+        assert self.chain is not None
+        reading = read_exchange(exchange)
+        made = record(
+            RequestKey(
+                arm=key.arm,
+                fingerprint=self.boot.fingerprint,
+                block=key.block,
+                phase=key.phase,
+                workload=key.workload,
+                concurrency=key.concurrency,
+                chain=self.chain.name,
+                attempt=self.chain.attempt,
+                repeat=ask.repeat,
+                stream=ask.stream,
+                prompt_id=ask.prompt_id,
+                warmup=ask.warmup,
+            ),
+            exchange,
+            self.engine.read_usage(reading.final),
+            reading=reading,
+            expected_cached=ask.expected_cached,
+        )
+        if ask.check is not None and made.status == "ok":
+            made = replace(made, checks=dict(ask.check(made)))
+        return made
+
+    async def _snapshot(self) -> Snapshot | None:
+        try:
+            return await self.engine.counters(self.server)
+        except OSError:
+            return None
+
+    def _log_length(self) -> int:
+        return len(self.server.process.log_lines()) if self.server.process else 0
+
+    def _keep_window(
+        self,
+        key: CellKey,
+        before: Snapshot | None,
+        after: Snapshot | None,
+        lines_before: int,
+        span: tuple[int, int],
+        records: Sequence[RequestRecord],
+    ) -> None:
+        assert self.chain is not None
+        log: LogReadings | None = None
+        if self.server.process is not None:
+            log = self.engine.read_log(self.server.process.log_lines()[lines_before:])
+        known = [each.prompt_tokens for each in records if each.prompt_tokens is not None]
+        self.ledger.add_window(
+            self.chain,
+            key,
+            *span,
+            delta=self.engine.delta(before, after) if before and after else None,
+            log=log,
+            running_max=self._gauges.get("running"),
+            waiting_max=self._gauges.get("waiting"),
+            pool_usage_max=self._gauges.get("pool_usage"),
+            own_prompt_tokens=sum(known) if len(known) == len(records) else None,
+        )
+
+    @contextlib.asynccontextmanager
+    async def _watching(self) -> Any:
+        """Sample the server's gauges and tell the observer how fast it goes, while a cell runs."""
+        self._gauges = {}
+        task = asyncio.create_task(self._watch_gauges())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _watch_gauges(self) -> None:
+        last: tuple[float, float] | None = None
+        while True:
+            await asyncio.sleep(GAUGE_PERIOD_S)
+            try:
+                seen = dict(await self.engine.gauges(self.server))
+            except OSError:
+                continue
+            now, generated = time.monotonic(), seen.pop("generation_tokens", None)
+            for name, value in seen.items():
+                self._gauges[name] = max(value, self._gauges.get(name, value))
+            speed = None
+            if generated is not None:
+                if last is not None and generated >= last[1]:
+                    speed = (generated - last[1]) / (now - last[0])
+                last = (now, generated)
+            self.observer.on("live", tok_s=speed, in_flight=self.client.progress.in_flight, **seen)
+
+    async def _raise_if_dead(self) -> None:
+        process = self.server.process
+        if process is None:
+            return
+        for _ in range(20):
+            if process.exit_code() is not None:
+                break
+            if await self._snapshot() is not None:
+                return
+            await asyncio.sleep(0.5)
+        lines = self.engine.explain_death(process.log_lines())
+        code = process.exit_code()
+        ended = f"ended with status {code}" if code is not None else "no longer answers"
+        raise ArmFailed(
+            f"the server {ended} while it was being measured",
+            where=f"arm {self.arm}, boot {self.boot.block}",
+            hint=f"its log: {process.log_path}",
+            log_lines=lines,
+        )
+
+
+def batched(asks: Sequence[Ask], size: int) -> Iterator[list[Ask]]:
+    """The asks as waves of `size`, each wave numbered as its `repeat`."""
+    for start in range(0, len(asks), size):
+        wave = asks[start : start + size]
+        yield [replace(ask, repeat=start // size, stream=place) for place, ask in enumerate(wave)]

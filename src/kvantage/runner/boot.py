@@ -1,0 +1,139 @@
+"""One boot of one arm: start, prove ready, read back, measure, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from kvantage.client import Client
+from kvantage.core import ArmFailed, Facts, Host, Observer, Server, ServerProcess
+from kvantage.hosts.provenance import provenance
+from kvantage.ledger import Boot, Ledger
+from kvantage.phases import Bench
+from kvantage.runner.prepare import PreparedArm
+from kvantage.runner.tokens import counter_for
+from kvantage.study import Study, resolve_env
+
+STOP_GRACE_S = 20.0
+
+
+@dataclass
+class Stopping:
+    """Shared by the runner and its boots: set `at_once` and servers get no more time to end."""
+
+    at_once: asyncio.Event
+
+
+@contextlib.asynccontextmanager
+async def booted(
+    study: Study,
+    arm: PreparedArm,
+    block: int,
+    *,
+    host: Host,
+    ledger: Ledger,
+    client: Client,
+    observer: Observer,
+    stopping: Stopping,
+) -> AsyncIterator[Bench]:
+    """A bench on a server of this arm; the server is gone when the block ends, however it ends.
+
+    Raises ArmFailed when it does not boot or is not what was asked. The boot's end is written down by
+    whoever uses it, since only they know how it went.
+    """
+    settings, engine = arm.settings, arm.engine
+    where = f"arm {settings.name}, boot {block}"
+    stamp = time.strftime("%H%M%S", time.gmtime())
+    log_path = ledger.folder / "logs" / f"{settings.name}.{block}.{stamp}.log"
+    recorded = await asyncio.to_thread(
+        provenance,
+        settings,
+        arm.launch,
+        host.facts(),
+        record=study.record,
+        keep_in=ledger.folder / "recorded",
+    )
+    boot = ledger.open_boot(settings, block, {**recorded, "log": str(log_path.relative_to(ledger.folder))})
+    observer.on("boot", arm=settings.name, block=block, log=str(log_path))
+    process: ServerProcess | None = None
+    began = time.monotonic()
+    try:
+        try:
+            process = await host.start(arm.launch.argv, resolve_env(arm.launch.env), log_path, cwd=None)
+            server = Server(settings, f"http://127.0.0.1:{arm.port}", settings.name, arm.launch, process)
+            await engine.ready(server, study.ready_within_s)
+            ready_s = time.monotonic() - began
+            facts = await engine.facts(server)
+        except ArmFailed as error:
+            error.where = error.where or where
+            error.hint = error.hint or f"its log: {log_path}"
+            _fail(ledger, observer, boot, error)
+            raise
+        ledger.boot_ready(boot, facts, ready_s)
+        _tell(observer, ledger, boot, facts, ready_s, arm)
+        yield Bench(
+            study=study,
+            boot=boot,
+            server=server,
+            engine=engine,
+            facts=facts,
+            client=client,
+            ledger=ledger,
+            counter=await asyncio.to_thread(counter_for, settings.model, server.url, server.served_name),
+            observer=observer,
+        )
+    finally:
+        if process is not None:
+            await stop(process, stopping)
+        observer.on("stopped", arm=settings.name, block=block)
+
+
+def _fail(ledger: Ledger, observer: Observer, boot: Boot, error: ArmFailed) -> None:
+    ledger.boot_failed(boot, error.message, error.log_lines)
+    observer.on(
+        "failed",
+        arm=boot.arm.name,
+        block=boot.block,
+        reason=error.message,
+        hint=error.hint,
+        log_lines=error.log_lines,
+    )
+
+
+def fail_boot(bench: Bench, error: ArmFailed) -> None:
+    """Write down that a server failed while it was being measured."""
+    _fail(bench.ledger, bench.observer, bench.boot, error)
+
+
+def _tell(
+    observer: Observer, ledger: Ledger, boot: Boot, facts: Facts, ready_s: float, arm: PreparedArm
+) -> None:
+    fields: dict[str, Any] = {
+        "arm": boot.arm.name,
+        "block": boot.block,
+        "seconds": ready_s,
+        "version": facts.engine_version,
+        "pool_tokens": facts.reading("kv_pool_tokens").value,
+    }
+    observer.on("ready", **fields)
+    for text in (*facts.warnings, *arm.launch.notes):
+        ledger.event("warning", arm=boot.arm.name, block=boot.block, text=text)
+        observer.on("warning", text=f"arm {boot.arm.name}: {text}")
+
+
+async def stop(process: ServerProcess, stopping: Stopping) -> None:
+    """End a server: with grace, or at once when the person asked a second time."""
+    if stopping.at_once.is_set():
+        await process.stop(0.0)
+        return
+    gentle = asyncio.create_task(process.stop(STOP_GRACE_S))
+    hurry = asyncio.create_task(stopping.at_once.wait())
+    await asyncio.wait({gentle, hurry}, return_when=asyncio.FIRST_COMPLETED)
+    hurry.cancel()
+    if not gentle.done():
+        await process.stop(0.0)
+    await gentle
