@@ -67,7 +67,7 @@ def _named_once(value: object, info: ValidationInfo) -> object:
         if is_secret(name) and given is not None:
             raise ValueError(
                 f"`{typed}` looks like a secret, and a study is stored and shared: "
-                "set it in the environment instead, as `env: {NAME: ${NAME}}`"
+                "set it in the environment instead, as `NAME: '${NAME}'` under `env`"
             )
         flags[name] = plain(given, folder_of(info))
     return flags
@@ -126,7 +126,7 @@ class Settings(Section):
             if is_secret(name) and not references(text):
                 raise ValueError(
                     f"`{name}` looks like a secret, and a study is stored and shared: "
-                    f"write `{name}: ${{{name}}}` and set it in the environment"
+                    f"write `{name}: '${{{name}}}'` and set it in the environment"
                 )
         return env
 

@@ -233,6 +233,8 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str, name: str) -> StudyErr
     elif "mapping values are not allowed" in problem:
         message = "a `:` stands where none can"
         hint = "Is the line above indented as it should be? Text with `: ` in it needs quotes."
+    elif "${" in here and "got '{'" in problem:
+        hint = "Between braces, `${NAME}` needs quotes: '${NAME}'."
     elif "could not find expected ':'" in problem or "expected ',' or" in problem:
         message = f"this is not YAML: {problem}"
         hint = "Is a `:`, a `,` or a closing bracket missing on this line or the one above?"
