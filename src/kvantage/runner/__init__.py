@@ -2,7 +2,7 @@
 
 from kvantage.runner.boot import Stopping
 from kvantage.runner.estimate import ASSUMED, Clock, fitting
-from kvantage.runner.prepare import Prepared, PreparedArm, Selection, prepare
+from kvantage.runner.prepared import Prepared, PreparedArm, Selection, prepare
 from kvantage.runner.run import Outcome, run_study
 
 __all__ = [

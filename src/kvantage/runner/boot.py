@@ -14,7 +14,7 @@ from kvantage.core import ArmFailed, Facts, Host, Observer, Server, ServerProces
 from kvantage.hosts.provenance import provenance
 from kvantage.ledger import Boot, Ledger
 from kvantage.phases import Bench
-from kvantage.runner.prepare import PreparedArm
+from kvantage.runner.prepared import PreparedArm
 from kvantage.runner.tokens import counter_for
 from kvantage.study import Study, resolve_env
 

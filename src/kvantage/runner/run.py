@@ -17,7 +17,7 @@ from kvantage.phases import Bench, ChainPlan, recheck
 from kvantage.runner.boot import Stopping, booted, fail_boot
 from kvantage.runner.cache import prove_cache
 from kvantage.runner.estimate import Clock, fitting
-from kvantage.runner.prepare import Prepared, PreparedArm, with_new_port
+from kvantage.runner.prepared import Prepared, PreparedArm, with_new_port
 from kvantage.study import Study
 
 RECHECK_AFTER_S = 3600.0
