@@ -15,10 +15,13 @@ class Facts:
 
     kv_pool_tokens, kv_pool_bytes, kv_pool_blocks, kv_block_tokens, kv_available_bytes,
     kv_bytes_per_token, draft_kv_pool_bytes, state_cache_bytes, context_length,
-    effective_max_running, requested_max_running, weights_bytes, boot_s.
+    effective_max_running, requested_max_running, weights_bytes, boot_s,
+    dropped_blocks (lost by every prefix hit to the drafter), max_concurrency (requests of the whole
+    context that fit in the pool, as the engine prints it).
 
     `resolved` holds the engine's resolved settings as it reports them; `prefix_caching` is None where
-    it is not told; `expected_cached` drops `dropped_blocks` blocks from every prefix hit.
+    it is not told. `speculation` is the drafter as resolved, empty when nothing drafts, with
+    `simulated: True` where acceptance is drawn by chance or lossy.
     """
 
     engine: str
@@ -39,8 +42,9 @@ class Snapshot:
     """Counters and gauges at one moment, in the common words; what is not reported is not a key.
 
     counters  drafts, drafted_tokens, accepted_tokens, prefix_queries, prefix_hits, preemptions,
-              prompt_tokens, generation_tokens, requests_finished, queue_s
-    gauges    running, waiting, pool_usage (0 to 1)
+              prompt_tokens, generation_tokens, requests_finished, queue_s,
+              decode_steps (of single requests, drafting or not: the first token's is not one)
+    gauges    running, waiting, pool_usage (0 to 1), started_at (Unix seconds: tells a restart)
     accepted_per_position[i]  drafts accepted at position i (from 0)
     """
 

@@ -1,0 +1,136 @@
+"""What the boot log tells of a server, in the words of every version from V0 to 0.33."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kvantage.engines import numbers
+from kvantage.engines.numbers import GIB
+from kvantage.engines.vllm.lines import Line, read_lines
+
+_GROUPED = re.compile(r"\d{1,3}(,\d{3})+", re.ASCII)
+_POOL = re.compile(r"\b(?:GPU|CPU|XPU|TPU|HPU|[A-Z]+)(?: \+ host)? KV cache size: ([\d,]+) tokens")
+_CONCURRENCY = re.compile(r"Maximum concurrency for ([\d,]+) tokens per request: ([\d.]+)x")
+_AVAILABLE = re.compile(r"Available KV cache memory: (-?[\d.]+) GiB")
+_IN_USE = re.compile(r"Current kv cache memory in use is ([\d.]+) GiB")
+_CPU_GRANT = re.compile(r"(?:Explicitly|Auto) set \(([\d.]+)/[\d.]+\) GiB for KV cache")
+_V0_BLOCKS = re.compile(r"# (?:GPU|gpu|cuda|CPU|cpu) blocks: (\d+)")
+_OVERRIDE = re.compile(r"Overriding num_gpu_blocks=(\d+) with num_gpu_blocks_override=")
+_BLOCK_SIZE = re.compile(r"Setting (?:kv cache|attention) block size to (\d+)")
+_WEIGHTS = re.compile(r"Model loading took ([\d.]+) (GiB|GB)")
+_INIT = re.compile(r"init engine \([^)]*\) took ([\d.]+) s")
+_CONTEXT = re.compile(r"Using max model len (\d+)")
+_VERSION = re.compile(r"(?:LLM engine \(v|\bversion )(\d+\.\d+[\w.+-]*)")
+_SPECULATION = re.compile(r"speculative_config=(None|SpeculativeConfig\((.*?)\)),")
+_FIELD = re.compile(r"(\w+)=('(?:[^']*)'|[^,\s)]+)")
+_CACHING = re.compile(r"\benable_prefix_caching=(True|False)\b")
+_CACHING_OFF = re.compile(
+    r"(forcing chunked prefill and prefix caching to be disabled|[Dd]isabl\w+ prefix caching"
+    r"|prefix caching; disabling)"
+)
+_LOSSY = re.compile(
+    r"'rejection_sample_method': '(synthetic|fly)'|'synthetic_acceptance_(?:length|rates?)': [^N]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BootLog:
+    """Figures of the boot log; None is 'not told'.
+
+    pool_tokens     as printed, summed over engines; on hybrids it is max_concurrency x context_length
+    kv_bytes        by tensor-parallel rank ('' for a single one), rounded by vLLM to 0.01 GiB;
+                    `binding_kv_bytes` is the least of them, which decides the pool
+    block_tokens    where the log says that vLLM chose it
+    profiled_blocks how many blocks the memory would have given, where their number was set
+    caching_off     vLLM's words when it turned prefix caching off by itself
+    """
+
+    version: str | None = None
+    pool_tokens: int | None = None
+    pool_blocks: int | None = None
+    profiled_blocks: int | None = None
+    max_concurrency: float | None = None
+    concurrency_length: int | None = None
+    kv_bytes: Mapping[str, float] = field(default_factory=dict)
+    weights_bytes: Mapping[str, float] = field(default_factory=dict)
+    block_tokens: int | None = None
+    context_length: int | None = None
+    init_s: float | None = None
+    prefix_caching: bool | None = None
+    caching_off: str | None = None
+    speculation: Mapping[str, Any] | None = None
+    simulated: str | None = None
+
+    @property
+    def binding_kv_bytes(self) -> float | None:
+        """KV memory of the rank that has least; the pool is no larger on the others."""
+        return min(self.kv_bytes.values(), default=None)
+
+    @property
+    def tokens_agree(self) -> bool | None:
+        """Whether tokens / length is the printed concurrency: where not, the two count different things."""
+        if not self.pool_tokens or not self.concurrency_length or not self.max_concurrency:
+            return None
+        derived = self.pool_tokens / self.concurrency_length
+        return abs(derived - self.max_concurrency) <= 0.006 + 0.001 * self.max_concurrency
+
+
+def boot_log(raw: Iterable[str]) -> BootLog:
+    """Read any span of lines; a line that says nothing of the boot is passed over."""
+    told: dict[str, Any] = {}
+    pools: dict[str, int] = {}
+    in_use: dict[str, float] = {}
+    available: dict[str, float] = {}
+    weights: dict[str, float] = {}
+    for line in read_lines(raw):
+        text = line.text
+        if found := _POOL.search(text):
+            pools[line.writer] = whole(found[1]) or 0
+        if found := _CONCURRENCY.search(text):
+            told["concurrency_length"], told["max_concurrency"] = whole(found[1]), numbers.number(found[2])
+        if (found := _AVAILABLE.search(text)) or (found := _CPU_GRANT.search(text)):
+            available[line.rank] = (numbers.number(found[1]) or 0.0) * GIB
+        if found := _IN_USE.search(text):
+            in_use[line.rank] = (numbers.number(found[1]) or 0.0) * GIB
+        if found := _WEIGHTS.search(text):
+            weights[line.rank] = (numbers.number(found[1]) or 0.0) * (GIB if found[2] == "GiB" else 1e9)
+        read_settings(line, told)
+    return BootLog(
+        pool_tokens=sum(pools.values()) or None,
+        kv_bytes=available | in_use,
+        weights_bytes=weights,
+        **told,
+    )
+
+
+def read_settings(line: Line, told: dict[str, Any]) -> None:
+    """The first telling of each setting counts: a drafter's own lines come after the target's."""
+    text = line.text
+    for name, pattern, kind in (
+        ("version", _VERSION, str),
+        ("block_tokens", _BLOCK_SIZE, whole),
+        ("context_length", _CONTEXT, whole),
+        ("pool_blocks", _V0_BLOCKS, whole),
+        ("profiled_blocks", _OVERRIDE, whole),
+        ("init_s", _INIT, numbers.number),
+    ):
+        if name not in told and (found := pattern.search(text)):
+            told[name] = kind(found[1])
+    if "prefix_caching" not in told and (found := _CACHING.search(text)):
+        told["prefix_caching"] = found[1] == "True"
+    if "caching_off" not in told and _CACHING_OFF.search(text):
+        told["caching_off"] = text.strip()
+    if "speculation" not in told and (found := _SPECULATION.search(text)):
+        fields = {name: value.strip("'") for name, value in _FIELD.findall(found[2] or "")}
+        told["speculation"] = {name: value for name, value in fields.items() if value != "None"}
+    if "simulated" not in told and "non-default args" in text and (found := _LOSSY.search(text)):
+        told["simulated"] = found[0].replace("'", "")
+
+
+def whole(text: str) -> int | None:
+    """A whole number as printed, thousands separated or not; None for what only looks like one."""
+    plain = text.replace(",", "") if _GROUPED.fullmatch(text) else text
+    return numbers.whole(plain)

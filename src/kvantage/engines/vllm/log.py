@@ -1,0 +1,101 @@
+"""A span of the server's log as readings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from kvantage.core import LogReadings, Reading
+from kvantage.engines.vllm.boot import BootLog, boot_log
+from kvantage.engines.vllm.death import explain_death
+from kvantage.engines.vllm.facts import DERIVED
+from kvantage.engines.vllm.lines import read_line
+from kvantage.engines.vllm.windows import windows
+
+_NOTABLE = re.compile(
+    r"(won't work with speculative decoding|max_num_scheduled_tokens is set to|[Dd]isabl\w+ prefix caching"
+    r"|prefix caching to be disabled|overriding user-specified block_size|preempted"
+    r"|Failed to reset prefix cache|scaling factor of 1\.0|[Ss]peculative decoding is (?:disabled|off)"
+    r"|Overriding draft model max model len|capped to)"
+)
+_FAILED = re.compile(r"^(?:\([^)]*\) )?(?:ERROR|CRITICAL) |Traceback \(most recent call last\)|: error: ")
+
+CEILING = 0.999
+DEAD = 1.01
+
+
+def read_log(raw: Iterable[str]) -> LogReadings:
+    """Windows, boot figures, warnings and errors of any span of lines."""
+    lines = list(raw)
+    told = windows(lines)
+    notable = [line.text.strip() for line in map(read_line, lines) if _NOTABLE.search(line.text)]
+    failed = any(_FAILED.search(line) for line in lines)
+    return LogReadings(
+        readings=boot_readings(boot_log(lines)) | pooled(told),
+        windows=told,
+        warnings=tuple(dict.fromkeys(notable)) + suspicions(told),
+        errors=explain_death(lines) if failed else (),
+    )
+
+
+def boot_readings(log: BootLog) -> dict[str, Reading]:
+    """Figures of the boot, where the span holds them."""
+    readings: dict[str, Reading] = {}
+    if log.pool_tokens is not None:
+        note = DERIVED if log.tokens_agree is False else None
+        readings["kv_pool_tokens"] = Reading.of(log.pool_tokens, "tokens", "config", note=note)
+    if log.max_concurrency is not None:
+        length = f"requests of {log.concurrency_length:,} tokens"
+        readings["max_concurrency"] = Reading.of(log.max_concurrency, length, "config")
+    if (binding := log.binding_kv_bytes) is not None:
+        note = "the least of all ranks" if len(log.kv_bytes) > 1 else None
+        readings["kv_available_bytes"] = Reading.of(binding, "bytes", "config", note=note)
+    if log.concurrency_length or log.context_length:
+        length_ = log.concurrency_length or log.context_length or 0
+        readings["context_length"] = Reading.of(length_, "tokens", "config")
+    return readings
+
+
+def pooled(told: Iterable[Mapping[str, float]]) -> dict[str, Reading]:
+    """Acceptance over all windows, by their counts, never by averaging lines.
+
+    acceptance_length counts the bonus token and only steps that drafted; its `high` is the highest
+    window's.
+    """
+    counted = [window for window in told if "drafted_tokens" in window]
+    drafted = sum(window["drafted_tokens"] for window in counted)
+    if not drafted:
+        return {}
+    readings = {}
+    exact = [window for window in counted if "drafts" in window and "emitted_tokens" in window]
+    lengths = [window["acceptance_length"] for window in counted if "acceptance_length" in window]
+    if len(exact) == len(counted):
+        length = sum(window["emitted_tokens"] for window in exact) / sum(window["drafts"] for window in exact)
+        readings["acceptance_length"] = Reading.of(
+            length,
+            "tokens/step",
+            "log window",
+            low=min(lengths),
+            high=max(lengths),
+            note="incl. bonus, drafting steps",
+        )
+    accepted = [window["accepted_tokens"] for window in counted if "accepted_tokens" in window]
+    if len(accepted) == len(counted):
+        readings["draft_acceptance_rate"] = Reading.of(sum(accepted) / drafted, "", "log window")
+        readings["accepted_tokens"] = Reading.of(sum(accepted), "tokens", "log window")
+    readings["drafted_tokens"] = Reading.of(drafted, "tokens", "log window")
+    return readings
+
+
+def suspicions(told: Iterable[Mapping[str, float]]) -> tuple[str, ...]:
+    """What the windows look like that no honest drafter does."""
+    counted = [window for window in told if window.get("drafted_tokens")]
+    found = []
+    ceiling = sum(window.get("draft_acceptance_rate", 0.0) >= CEILING for window in counted)
+    if ceiling:
+        found.append(
+            f"every draft was accepted in {ceiling} of {len(counted)} log windows: look for repeating output"
+        )
+    if counted and all(window.get("acceptance_length", 2.0) <= DEAD for window in counted):
+        found.append("no draft is ever accepted: a dead drafter, not a slow one")
+    return tuple(found)
