@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import click
 
 from kvantage import __version__
-from kvantage.cli.lazy import Entry, LazyGroup
+from kvantage.cli.lazy import Entry, LazyGroup, ReaderLeft
 
 COMMANDS = {
     "quickstart": Entry("kvantage.cli.quickstart", "Compare four arms on a toy model, on this machine."),
@@ -52,7 +52,6 @@ def run(argv: list[str]) -> int:
     words, debug = _without_debug(argv)
     try:
         outcome = cli.main(words, prog_name="kvantage", standalone_mode=False)
-        sys.stdout.flush()
     except SystemExit as leaving:
         return _code(leaving.code)
     except click.exceptions.Exit as leaving:
@@ -63,8 +62,8 @@ def run(argv: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         return 130
-    except BrokenPipeError:
-        # The reader (`| head`) has left. Python would complain again when it flushes stdout at exit.
+    except ReaderLeft:
+        # Python would complain again when it flushes stdout at exit.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

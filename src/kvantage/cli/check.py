@@ -27,7 +27,7 @@ def summary(study: Study) -> str:
     """What a study asks for, in a few lines."""
     revision = f" at {study.model.revision}" if study.model.revision else ""
     lines = [f"{study.name}: {study.model.path}{revision} on {study.engine.name}", "", "arms"]
-    width = max(map(len, study.arm_names))
+    width = max(map(len, (*study.arm_names, *study.phase_names)))
     for name in study.arm_names:
         lines.append(f"  {name:<{width}}  {_arm(study, name)}")
     lines += ["", "phases"]

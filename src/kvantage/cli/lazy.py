@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+import sys
 from dataclasses import dataclass
 
 import click
@@ -16,6 +17,10 @@ class Entry:
 
     module: str
     help: str
+
+
+class ReaderLeft(Exception):  # noqa: N818
+    """Whoever read our output has closed it, as `| head` does."""
 
 
 class LazyGroup(click.Group):
@@ -36,6 +41,17 @@ class LazyGroup(click.Group):
             raise TypeError(f"{self.entries[cmd_name].module}.command is not a click command")
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            outcome = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError as error:
+            # click takes any broken pipe for a reader that left, and leaves in silence with 1.
+            if _stdout_is_closed():
+                raise ReaderLeft from error
+            raise RuntimeError(f"a connection broke: {error}") from error
+        return outcome
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -52,3 +68,11 @@ class LazyGroup(click.Group):
         if rows:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
+
+
+def _stdout_is_closed() -> bool:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return True
+    return False

@@ -1,0 +1,5 @@
+"""`python -m kvantage.cli`."""
+
+from kvantage.cli import main
+
+main()
