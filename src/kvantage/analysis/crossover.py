@@ -1,0 +1,55 @@
+"""The concurrency at which a drafter stops paying: an interval between two that were measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+
+@dataclass(frozen=True, slots=True)
+class Crossover:
+    """The first pair of concurrencies between which the ratio falls below 1.
+
+    `low` and `high` are measured; `between` interpolates in the logarithms and is no more than a guide.
+    All are None where the ratio stays above 1 up to `last`; only `high` is set where it never was above.
+    """
+
+    low: int | None
+    high: int | None
+    between: float | None
+    last: int
+
+    @property
+    def words(self) -> str:
+        """The crossover in a few words."""
+        if self.high is None:
+            return f"none up to {self.last}"
+        if self.low is None:
+            return f"below 1 from concurrency {self.high} on"
+        return f"between {self.low} and {self.high}"
+
+
+def find_crossover(concurrency: Sequence[int], ratios: Sequence[float]) -> Crossover | None:
+    """Where the ratio to the control first falls below 1; None without a point.
+
+    1.91 at 1 and 0.788 at 2 cross between 1 and 2, at about 1.66 by logarithms.
+    """
+    points = sorted(zip(concurrency, ratios, strict=True))
+    if not points:
+        return None
+    last = points[-1][0]
+    if points[0][1] < 1:
+        return Crossover(None, points[0][0], None, last)
+    for (left, above), (right, below) in pairwise(points):
+        if below < 1:
+            share = math.log(above) / (math.log(above) - math.log(below))
+            between = math.exp(math.log(left) + share * math.log(right / left))
+            return Crossover(left, right, between, last)
+    return Crossover(None, None, None, last)
+
+
+def queueing(offered: Sequence[int], effective: float) -> tuple[int, ...]:
+    """The offered concurrencies that the server cannot run at once: those rows measured a queue."""
+    return tuple(value for value in offered if value > effective)

@@ -1,0 +1,53 @@
+"""What the servers say differs between two arms: the resolved settings, not only the declared change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kvantage.core.facts import Facts
+
+READ_BACK = (
+    "context_length",
+    "effective_max_running",
+    "requested_max_running",
+    "kv_block_tokens",
+    "kv_bytes_per_token",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Differing:
+    """One setting that two arms' servers resolved differently, as text."""
+
+    setting: str
+    arm: str
+    baseline: str
+
+
+def resolved_differences(arm: Facts | None, baseline: Facts | None) -> tuple[Differing, ...]:
+    """Every resolved setting and read-back fact in which the two servers differ, by name."""
+    if arm is None or baseline is None:
+        return ()
+    mine, theirs = _flat(arm.resolved), _flat(baseline.resolved)
+    for name in READ_BACK:
+        for facts, flat in ((arm, mine), (baseline, theirs)):
+            value = facts.reading(name).value
+            if value is not None:
+                flat[name] = f"{value:,.10g}"
+    return tuple(
+        Differing(name, mine.get(name, "not told"), theirs.get(name, "not told"))
+        for name in sorted(mine.keys() | theirs.keys())
+        if mine.get(name) != theirs.get(name)
+    )
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = str(value)
+    return flat

@@ -1,0 +1,80 @@
+"""What a study does not show, and how it was measured, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kvantage.analysis import asked
+from kvantage.analysis.capacity import Length
+from kvantage.analysis.findings import ArmFindings
+from kvantage.core.columns import StudyData
+
+ONE_BOOT = (
+    "Each arm was started once. Intervals are taken within the boot and do not hold the differences between "
+    "boots of the same arm, which have been seen to reach 20 % in speed and 3 % in pool."
+)
+
+
+def limits_of(arms: Sequence[ArmFindings], lengths: Sequence[Length], data: StudyData) -> tuple[str, ...]:
+    """The limits of this study, most important first."""
+    limits = []
+    boots = {arm.name: len({boot.block for boot in arm.boots if boot.status != "failed"}) for arm in arms}
+    if boots and max(boots.values()) <= 1:
+        limits.append(ONE_BOOT)
+    missing = [f"{arm.name} ({arm.reason})" for arm in arms if arm.status in ("failed", "not measured")]
+    if missing:
+        limits.append(f"Not measured: {'; '.join(missing)}.")
+    void = sum(not cell.ok for arm in arms for cell in arm.cells)
+    if void:
+        total = sum(len(arm.cells) for arm in arms)
+        limits.append(f"{void} of {total} cells are void and are averaged nowhere.")
+    if lengths:
+        limits.append(
+            "Sessions are arithmetic on the pool (a session is its input and its answer), "
+            "not admissions that were tried."
+        )
+        limits.append(
+            "Documents are synthetic archives. Agents' histories and your own documents may accept drafts "
+            "differently: acceptance depends on the prompts."
+        )
+    stamps = sorted({cell.measured_at[:10] for arm in arms for cell in arm.cells if cell.measured_at})
+    if len(stamps) > 1:
+        limits.append(
+            f"Measured on different days ({stamps[0]} to {stamps[-1]}): drift between them is not in the "
+            "intervals."
+        )
+    if data.simulated:
+        limits.append(
+            "Figures are simulated: they say what a model of the server does, not what a server did."
+        )
+    return tuple(limits)
+
+
+def method_of(data: StudyData) -> tuple[str, ...]:
+    """How it was measured, a sentence each."""
+    said = [
+        "Steady decode rate: tokens after the first chunk / (last - first chunk), median over requests; "
+        "warm-ups and first-of-a-shape requests left out.",
+        "Aggregate: tokens a second of all streams together while every slot was decoding, the ramp cut.",
+        "End-to-end rate: output tokens / wall time with a request in flight, prefill included.",
+        "TTFT: from the request's last byte sent to the first content or reasoning.",
+        "Acceptance length counts the bonus token; per decode step, steps without a draft are counted.",
+        "Ratios: geometric mean of paired requests (same prompt in both arms), baseline named; a void cell "
+        "on either side refuses the ratio.",
+    ]
+    short, cold = asked.phase_settings(data.study, "short"), asked.phase_settings(data.study, "cold")
+    if short:
+        said.append(
+            f"Short prompts: {short.get('warmup', 0)} warm-up and {short.get('repeats')} measured requests "
+            f"of {short.get('output_tokens')} output tokens for each set, one at a time."
+        )
+    if cold:
+        repeat = asked.output_tokens(data.study, "repeat")
+        again = f"; then the same again from the cache, {repeat:,} output tokens each" if repeat else ""
+        said.append(
+            f"Cold waves of distinct documents of {cold.get('document_tokens'):,} tokens at "
+            f"{', '.join(map(str, asked.concurrencies(data.study)))} at once, {cold.get('output_tokens'):,} "
+            f"output tokens each{again}."
+        )
+    said.append("Cached tokens are the server's count, checked for every request against what was expected.")
+    return tuple(said)

@@ -1,0 +1,181 @@
+"""One cell measured: its gates first, then its figures. A void cell has no speed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kvantage.analysis import asked
+from kvantage.analysis.acceptance import Acceptance, measure_acceptance, no_acceptance
+from kvantage.analysis.cells import Cell
+from kvantage.analysis.evidence import Evidence
+from kvantage.analysis.gates import judge_cell
+from kvantage.analysis.speed import Speed, absent_speed, first_of_shape, measure_speed
+from kvantage.analysis.timing import Timing, time_requests
+from kvantage.core.arm import ArmSettings
+from kvantage.core.cell import CellKey, CellStatus
+from kvantage.core.columns import Bools, Floats, StudyData
+from kvantage.core.facts import Facts
+from kvantage.core.reading import Reading
+
+SPEEDLESS = ("probes",)
+"""Phases that ask for right answers, not for speed."""
+
+
+@dataclass(frozen=True)
+class CellFindings:
+    """One cell: its status, and what it measured. A void cell's speeds are missing, with the reason.
+
+    Token counts are sums over the measured requests.
+    """
+
+    key: CellKey
+    status: CellStatus
+    requests: Reading
+    warmups: Reading
+    speed: Speed
+    acceptance: Acceptance
+    prompt_tokens: Reading
+    output_tokens: Reading
+    cached_tokens: Reading
+    expected_cached_tokens: Reading
+    missed_requests: Reading
+    client_lag_s: Reading
+    measured_at: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """True when nothing voids it."""
+        return self.status.status == "ok"
+
+
+@dataclass(frozen=True)
+class MeasuredCell:
+    """A cell with the times of its requests at hand, for pairing with another arm's."""
+
+    cell: Cell
+    findings: CellFindings
+    timing: Timing
+    kept: Bools
+
+
+def drafts(arm: ArmSettings, facts: Facts | None) -> bool:
+    """True when the arm speculates: as declared, or as the server says where its own flags were given."""
+    if arm.speculation.on:
+        return True
+    method = facts.speculation.get("method") if facts else None
+    return method not in (None, "", "none")
+
+
+def measure_cell(data: StudyData, cell: Cell, arm: ArmSettings, facts: Facts | None) -> MeasuredCell:
+    """Judge and measure one cell."""
+    requests = data.requests
+    timing = time_requests(requests, cell.rows)
+    drafting = drafts(arm, facts)
+    acceptance = (
+        measure_acceptance(requests, cell, _drafts_a_step(arm, facts))
+        if drafting
+        else no_acceptance("nothing drafts in this arm")
+    )
+    evidence = Evidence(
+        cell=cell,
+        requests=requests,
+        timing=timing,
+        arm=arm,
+        drafting=drafting,
+        facts=facts,
+        acceptance=acceptance,
+        asked=asked.output_tokens(data.study, cell.key.phase),
+    )
+    status = judge_cell(evidence, simulation_allowed=data.simulated)
+    kept = np.zeros(len(timing), dtype=np.bool_)
+    if status.status == "void":
+        speed = absent_speed("void: " + "; ".join(status.reasons))
+        if any(_voids_acceptance(reason) for reason in status.reasons):
+            acceptance = no_acceptance("void: " + "; ".join(status.reasons))
+    elif cell.key.phase in SPEEDLESS:
+        speed = absent_speed("this phase measures no speed")
+    else:
+        speed = measure_speed(requests, cell)
+        kept = ~first_of_shape(requests, timing)
+    findings = CellFindings(
+        key=cell.key,
+        status=status,
+        requests=Reading.of(len(cell.rows), "requests", "client"),
+        warmups=Reading.of(len(cell.warmups), "requests", "client"),
+        speed=speed,
+        acceptance=acceptance,
+        prompt_tokens=_total(evidence.column("prompt_tokens"), "prompt tokens"),
+        output_tokens=_total(evidence.column("output_tokens"), "output tokens"),
+        cached_tokens=_total(evidence.column("cached_tokens"), "cached tokens"),
+        expected_cached_tokens=_expected(evidence),
+        missed_requests=_missed(evidence),
+        client_lag_s=_lag(evidence),
+        measured_at=min((window.measured_at for window in cell.windows), default=""),
+        notes=_notes(cell, speed, acceptance),
+    )
+    return MeasuredCell(cell, findings, timing, kept)
+
+
+def _drafts_a_step(arm: ArmSettings, facts: Facts | None) -> int | None:
+    if arm.speculation.drafts is not None:
+        return arm.speculation.drafts
+    told = facts.speculation.get("drafts") if facts else None
+    return int(told) if isinstance(told, int | float) else None
+
+
+def _voids_acceptance(reason: str) -> bool:
+    gate = reason.partition(":")[0]
+    return gate in (
+        "requests_ok",
+        "drafts_moved",
+        "not_simulated",
+        "nonempty_output",
+        "counted_tokens",
+        "foreign_traffic",
+    )
+
+
+def _total(values: Floats, what: str) -> Reading:
+    if not len(values):
+        return Reading.absent("no measured request")
+    untold = int(np.isnan(values).sum())
+    if untold:
+        return Reading.absent(f"the server did not report {what} for {untold} of {len(values)} requests")
+    return Reading.of(float(values.sum()), "tokens", "request", note=f"sum over {len(values)} requests")
+
+
+def _expected(evidence: Evidence) -> Reading:
+    low, high = evidence.column("expected_low"), evidence.column("expected_high")
+    if not len(low) or np.isnan(low).any() or np.isnan(high).any():
+        return Reading.absent("no expected hit was recorded")
+    least, most = float(low.sum()), float(high.sum())
+    return Reading.of(
+        most, "tokens", "computed", low=least, high=most, note="range that a sound prefix cache may serve"
+    )
+
+
+def _missed(evidence: Evidence) -> Reading:
+    cached, low = evidence.column("cached_tokens"), evidence.column("expected_low")
+    if not len(low) or np.isnan(low).any():
+        return Reading.absent("no expected hit was recorded")
+    if np.isnan(cached).any():
+        return Reading.absent("the server did not report cached tokens")
+    return Reading.of(int((cached < low).sum()), "requests", "computed", note="served less than expected")
+
+
+def _lag(evidence: Evidence) -> Reading:
+    if not evidence.number:
+        return Reading.absent("no measured request")
+    lag = float(np.percentile(evidence.column("client_lag_ns"), 99)) * 1e-9
+    return Reading.of(lag, "s", "client", note="p99 over requests of the largest lag of each")
+
+
+def _notes(cell: Cell, speed: Speed, acceptance: Acceptance) -> tuple[str, ...]:
+    notes = [note for window in cell.windows for note in window.notes]
+    notes += [f"{len(cell.broken)} attempts broken off and not used"] if cell.broken and cell.windows else []
+    notes += speed.notes
+    notes += [f"acceptance refused, {reason}" for reason in acceptance.refused]
+    return tuple(dict.fromkeys(notes))
