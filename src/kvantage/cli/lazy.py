@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+import select
 import sys
 from dataclasses import dataclass
 
@@ -71,8 +72,10 @@ class LazyGroup(click.Group):
 
 
 def _stdout_is_closed() -> bool:
+    """Whether the pipe that stdout is has lost its reader."""
+    watch = select.poll()
     try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        return True
-    return False
+        watch.register(sys.stdout.fileno(), select.POLLOUT)
+    except (OSError, ValueError):
+        return False
+    return any(event & select.POLLERR for _, event in watch.poll(0))
