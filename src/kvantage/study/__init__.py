@@ -5,13 +5,15 @@ from kvantage.study.environment import resolve_env
 from kvantage.study.load import load_study, packaged_study, study_from_text
 from kvantage.study.phases import BUILTIN, DOCUMENTS, PHASES, Cold, PhaseName, Phases, Probes, Repeat, Short
 from kvantage.study.policy import Maximise, MinSessions, Policy
-from kvantage.study.study import Control, Difference, EngineChoice, Model, Study
+from kvantage.study.study import Difference, Study
+from kvantage.study.subject import Boot, Control, EngineChoice, Model
 
 __all__ = [
     "BUILTIN",
     "DOCUMENTS",
     "PHASES",
     "Arm",
+    "Boot",
     "Cold",
     "Control",
     "Difference",

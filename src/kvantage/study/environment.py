@@ -10,13 +10,15 @@ from kvantage.core import UsageError
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SECRET = re.compile(
-    r"(?:^|[_-])(?:token|secret|password|passwd|credentials?|(?:api|access|private|auth)[_-]?key)s?$", re.I
+    r"(?:^|[_-])(?:token|secret|passw(?:or)?d|credentials?|(?:api|access|private|auth)[_-]?key)$",
+    re.IGNORECASE,
 )
 
 
-def is_secret(name: str) -> bool:
-    """True when a variable, flag or option of that name holds a secret: HF_TOKEN, api-key, DB_PASSWORD."""
-    return bool(_SECRET.search(name))
+def is_secret(name: str, value: object) -> bool:
+    """True when a variable, flag or option holds a secret: HF_TOKEN, api-key, DB_PASSWORD; never a number."""
+    spelled_out = isinstance(value, str) and not references(value) and not value.isdecimal()
+    return spelled_out and bool(_SECRET.search(name))
 
 
 def references(text: str) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ def plain(value: Any, folder: Path | None = None) -> Any:
         case list() | tuple():
             return [plain(one, folder) for one in value]
         case str():
-            return absolute(value, folder) if looks_like_path(value) and not value.startswith("/") else value
+            return absolute(value, folder) if value.startswith(("./", "../", "~/")) else value
         case bool() | None:
             return value
         case int():

@@ -9,8 +9,9 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from kvantage.core import UsageError
+from kvantage.study.checks import checks
 from kvantage.study.source import Problem, Source, parse_source, read_source
-from kvantage.study.study import Study, checks
+from kvantage.study.study import Study
 from kvantage.study.words import no_such, problems
 
 S = TypeVar("S", bound=Study)

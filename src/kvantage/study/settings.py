@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from kvantage.study.environment import is_secret, references
+from kvantage.study.environment import is_secret
 from kvantage.study.fields import (
     Bytes,
     Count,
@@ -64,7 +64,7 @@ def _named_once(value: object, info: ValidationInfo) -> object:
             raise ValueError(f"`{typed}` is not a flag's name: write `name: value`")
         if name in flags:
             raise ValueError(f"`{typed}` is given twice, in two spellings")
-        if is_secret(name) and given is not None:
+        if is_secret(name, given):
             raise ValueError(
                 f"`{typed}` looks like a secret, and a study is stored and shared: "
                 "set it in the environment instead, as `NAME: '${NAME}'` under `env`"
@@ -123,7 +123,7 @@ class Settings(Section):
         for name, text in env.items():
             if not name or "=" in name or "\x00" in name:
                 raise ValueError(f"`{name}` is not a variable's name")
-            if is_secret(name) and not references(text):
+            if is_secret(name, text):
                 raise ValueError(
                     f"`{name}` looks like a secret, and a study is stored and shared: "
                     f"write `{name}: '${{{name}}}'` and set it in the environment"

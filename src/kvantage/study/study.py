@@ -15,113 +15,32 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    GetJsonSchemaHandler,
     PrivateAttr,
     SerializerFunctionWrapHandler,
-    ValidationInfo,
     WithJsonSchema,
     field_validator,
     model_serializer,
-    model_validator,
 )
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
 
 from kvantage.core import ArmSettings, Samplers, ServerSettings, StudyError, UsageError
 from kvantage.study.arm import Arm
-from kvantage.study.environment import is_secret
 from kvantage.study.fields import (
     Count,
     Duration,
     FilePath,
-    ModelPath,
     Section,
     Text,
-    as_text,
     empty_if_nothing,
-    folder_of,
-    plain,
 )
 from kvantage.study.paths import PACKAGE, locate
 from kvantage.study.phases import BUILTIN, PHASES, PhaseName, Phases
 from kvantage.study.policy import Policy
 from kvantage.study.settings import Settings
-from kvantage.study.source import Loc, Problem, Source
+from kvantage.study.source import Source
+from kvantage.study.subject import Boot, Control, EngineChoice, Model
 from kvantage.study.words import no_such
 
 _ARM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}", re.ASCII)
-
-
-class Model(Section):
-    """The target model. Short: `model: ./path` or `model: org/name`."""
-
-    path: ModelPath = Field(description="A folder (./path, relative to the study file) or a name.")
-    revision: Text | None = Field(default=None, description="The revision, where `path` is a name.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short_form(cls, value: object) -> object:
-        return value if isinstance(value, dict) else {"path": as_text(value)} if value is not None else value
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        full = handler.resolve_ref_schema(handler(core))
-        text = {"type": "string", "description": "A folder (./path) or a name."}
-        return {"description": full.get("description", ""), "anyOf": [text, {**full}]}
-
-
-class EngineChoice(Section):
-    """The serving engine, and options of it that are no flags. Short: `engine: vllm`."""
-
-    name: Text = Field(description="The engine's name; `kvantage engines` lists them.")
-    options: dict[str, Any] = Field(default_factory=dict)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _flat(cls, value: object, info: ValidationInfo) -> object:
-        if not isinstance(value, dict):
-            return {"name": value} if value is not None else value
-        options = {name: plain(one, folder_of(info)) for name, one in value.items() if name != "name"}
-        for name in options:
-            if is_secret(name):
-                raise ValueError(f"`{name}` looks like a secret, and a study is stored and shared: use `env`")
-        return {**({"name": value["name"]} if "name" in value else {}), "options": options}
-
-    @model_serializer
-    def _flat_again(self) -> dict[str, Any]:
-        return {"name": self.name, **self.options}
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        name = {"type": "string", "description": "The engine's name."}
-        options = {
-            "type": "object",
-            "description": "The name, and options that the engine knows, such as `python`.",
-            "properties": {"name": name},
-            "required": ["name"],
-            "additionalProperties": True,
-        }
-        return {"description": str(cls.__doc__), "anyOf": [name, options]}
-
-
-class Control(Section):
-    """The arm that the others are compared with. Short: `control: none`."""
-
-    arm: Text = Field(description="An arm's name.")
-    speculates: bool = Field(
-        default=False, description="true: it is meant that the control itself speculates."
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short_form(cls, value: object) -> object:
-        return value if isinstance(value, dict) or value is None else {"arm": value}
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        full = handler.resolve_ref_schema(handler(core))
-        text = {"type": "string", "description": "An arm's name."}
-        return {"description": full.get("description", ""), "anyOf": [text, {**full}]}
 
 
 def _empty_arms(value: object) -> object:
@@ -137,16 +56,6 @@ _PATHS = WithJsonSchema(
 
 def _one_path(value: object) -> object:
     return tuple(value) if isinstance(value, list) else (value,) if isinstance(value, str) else value
-
-
-class Boot(Section):
-    """How a server is started. kvantage builds the command itself."""
-
-    ready_within: Duration = Field(
-        default=1200.0,
-        description="The longest that a server may take to answer its first request.",
-        json_schema_extra={"default": "20m"},
-    )
 
 
 def _arm_name(name: str) -> str:
@@ -381,110 +290,11 @@ class Study(Section):
         section: Section = getattr(self.phases, phase)
         return section.model_dump(mode="json", exclude={"concurrency", "prompts"})
 
-    # Doubts
-
     def warnings(self) -> tuple[str, ...]:
         """What is allowed and yet likely to be a mistake, as sentences."""
-        found = []
-        arms = {name: self.arm_settings(name) for name in self.arms}
-        most = self.highest_concurrency
-        for name, arm in arms.items():
-            running = arm.settings.max_running_requests
-            if running is not None and running < most:
-                found.append(
-                    f"arm `{name}` runs {running} requests at once: {most} at once will measure a queue"
-                )
-        names = list(arms)
-        for index, a in enumerate(names):
-            for b in names[index + 1 :]:
-                if arms[a].fingerprint() == arms[b].fingerprint():
-                    found.append(f"arms `{a}` and `{b}` ask for the same thing: they show boot noise")
-                elif arms[a].samplers != arms[b].samplers:
-                    found.append(f"arms `{a}` and `{b}` differ in their samplers: speeds do not compare")
-        if self.policy is None:
-            found.append("there is no `policy`, so no arm will be recommended")
-        return tuple(found)
+        from kvantage.study.checks import doubts
 
-
-def checks(study: Study) -> list[Problem]:
-    """What is wrong between fields that are each right."""
-    found: list[Problem] = []
-    for name in study.arms:
-        arm = study.arm_settings(name)
-        if arm.settings.memory_fraction is not None and arm.settings.pool_bytes is not None:
-            given = "pool_bytes" if study.arms[name].pool_bytes is not None else "memory_fraction"
-            other = "memory_fraction" if given == "pool_bytes" else "pool_bytes"
-            found.append(
-                Problem(
-                    ("arms", name, given),
-                    f"`{other}` of `common` sizes the pool too",
-                    f"Add `{other}:` with nothing after it to the arm, to leave it out there.",
-                )
-            )
-        found += _lengths(study, name, arm)
-    found += _control(study)
-    if study.phases.repeat and not study.phases.cold:
-        found.append(Problem(("phases", "repeat"), "repeats the cold waves, and there is no phase `cold`"))
-    if not study.phase_names:
-        found.append(Problem(("phases",), f"names no phase; there are {', '.join(PHASES)}"))
-    if study.policy:
-        found += _policy(study, study.policy)
-    return found
-
-
-def _lengths(study: Study, name: str, arm: ArmSettings) -> list[Problem]:
-    limit = arm.settings.context_length
-    if limit is None:
-        return []
-    own = study.arms[name].context_length is not None
-    whose = f"the context of arm `{name}`" if own else "`context_length`"
-    document = study.phases.cold.document_tokens if study.phases.cold else 0
-    needs = {"short": 0, "cold": document, "repeat": document, "probes": 0}
-    found = []
-    for phase in study.phase_names:
-        output = getattr(study.phases, phase).output_tokens
-        if needs[phase] + output > limit:
-            total = f"{needs[phase]:,} + {output:,}" if needs[phase] else f"{output:,}"
-            found.append(
-                Problem(("phases", phase, "output_tokens"), f"{total} tokens do not fit {whose} of {limit:,}")
-            )
-    return found
-
-
-def _control(study: Study) -> list[Problem]:
-    control = study.control
-    if control.arm not in study.arms:
-        return [Problem(("control",), no_such("arm", control.arm, study.arms))]
-    method = study.arms[control.arm].speculation.method
-    if method != "none" and not control.speculates:
-        hint = f"If that is meant, write `control: {{arm: {control.arm}, speculates: true}}`."
-        return [Problem(("control",), f"arm `{control.arm}` speculates ({method})", hint)]
-    return []
-
-
-def _policy(study: Study, policy: Policy) -> list[Problem]:
-    aim = policy.maximise
-    at: Loc = ("policy", "maximise")
-    if aim.phase not in study.phase_names:
-        return [Problem((*at, "phase"), f"the study does not run the phase `{aim.phase}`")]
-    if aim.phase == "short" and study.phases.short:
-        prompts = study.phases.short.prompts
-        if aim.concurrency not in (None, 1):
-            return [Problem((*at, "concurrency"), "short prompts are asked one at a time: leave it out")]
-        if aim.workload is None and len(prompts) > 1:
-            return [Problem(at, f"`workload` is missing: one of {', '.join(prompts)}")]
-        if aim.workload is not None and aim.workload not in prompts:
-            return [Problem((*at, "workload"), no_such("workload", aim.workload, prompts))]
-        return []
-    if aim.workload is not None:
-        return [Problem((*at, "workload"), f"`{aim.phase}` has one workload: leave it out")]
-    waves = study.phases.cold.concurrency if study.phases.cold else ()
-    if aim.concurrency is None and len(waves) > 1:
-        return [Problem(at, f"`concurrency` is missing: one of {', '.join(map(str, waves))}")]
-    if aim.concurrency is not None and aim.concurrency not in waves:
-        listed = ", ".join(map(str, waves))
-        return [Problem((*at, "concurrency"), f"is not measured; `phases.cold.concurrency` is {listed}")]
-    return []
+        return doubts(self)
 
 
 def _said(section: Section) -> dict[str, Any]:

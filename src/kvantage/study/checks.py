@@ -1,0 +1,112 @@
+"""What is wrong, or doubtful, between fields of a study that are each right."""
+
+from __future__ import annotations
+
+from kvantage.core import ArmSettings
+from kvantage.study.phases import PHASES
+from kvantage.study.policy import Policy
+from kvantage.study.source import Loc, Problem
+from kvantage.study.study import Study
+from kvantage.study.words import no_such
+
+
+def checks(study: Study) -> list[Problem]:
+    """What is wrong between fields, each problem at its place."""
+    found: list[Problem] = []
+    for name in study.arms:
+        arm = study.arm_settings(name)
+        if arm.settings.memory_fraction is not None and arm.settings.pool_bytes is not None:
+            given = "pool_bytes" if study.arms[name].pool_bytes is not None else "memory_fraction"
+            other = "memory_fraction" if given == "pool_bytes" else "pool_bytes"
+            found.append(
+                Problem(
+                    ("arms", name, given),
+                    f"`{other}` of `common` sizes the pool too",
+                    f"Add `{other}:` with nothing after it to the arm, to leave it out there.",
+                )
+            )
+        found += _lengths(study, name, arm)
+    found += _control(study)
+    if study.phases.repeat and not study.phases.cold:
+        found.append(Problem(("phases", "repeat"), "repeats the cold waves, and there is no phase `cold`"))
+    if not study.phase_names:
+        found.append(Problem(("phases",), f"names no phase; there are {', '.join(PHASES)}"))
+    if study.policy:
+        found += _policy(study, study.policy)
+    return found
+
+
+def _lengths(study: Study, name: str, arm: ArmSettings) -> list[Problem]:
+    limit = arm.settings.context_length
+    if limit is None:
+        return []
+    own = study.arms[name].context_length is not None
+    whose = f"the context of arm `{name}`" if own else "`context_length`"
+    document = study.phases.cold.document_tokens if study.phases.cold else 0
+    needs = {"short": 0, "cold": document, "repeat": document, "probes": 0}
+    found = []
+    for phase in study.phase_names:
+        output = getattr(study.phases, phase).output_tokens
+        if needs[phase] + output > limit:
+            total = f"{needs[phase]:,} + {output:,}" if needs[phase] else f"{output:,}"
+            found.append(
+                Problem(("phases", phase, "output_tokens"), f"{total} tokens do not fit {whose} of {limit:,}")
+            )
+    return found
+
+
+def _control(study: Study) -> list[Problem]:
+    control = study.control
+    if control.arm not in study.arms:
+        return [Problem(("control",), no_such("arm", control.arm, study.arms))]
+    method = study.arms[control.arm].speculation.method
+    if method != "none" and not control.speculates:
+        hint = f"If that is meant, write `control: {{arm: {control.arm}, speculates: true}}`."
+        return [Problem(("control",), f"arm `{control.arm}` speculates ({method})", hint)]
+    return []
+
+
+def _policy(study: Study, policy: Policy) -> list[Problem]:
+    aim = policy.maximise
+    at: Loc = ("policy", "maximise")
+    if aim.phase not in study.phase_names:
+        return [Problem((*at, "phase"), f"the study does not run the phase `{aim.phase}`")]
+    if aim.phase == "short" and study.phases.short:
+        prompts = study.phases.short.prompts
+        if aim.concurrency not in (None, 1):
+            return [Problem((*at, "concurrency"), "short prompts are asked one at a time: leave it out")]
+        if aim.workload is None and len(prompts) > 1:
+            return [Problem(at, f"`workload` is missing: one of {', '.join(prompts)}")]
+        if aim.workload is not None and aim.workload not in prompts:
+            return [Problem((*at, "workload"), no_such("workload", aim.workload, prompts))]
+        return []
+    if aim.workload is not None:
+        return [Problem((*at, "workload"), f"`{aim.phase}` has one workload: leave it out")]
+    waves = study.phases.cold.concurrency if study.phases.cold else ()
+    if aim.concurrency is None and len(waves) > 1:
+        return [Problem(at, f"`concurrency` is missing: one of {', '.join(map(str, waves))}")]
+    if aim.concurrency is not None and aim.concurrency not in waves:
+        listed = ", ".join(map(str, waves))
+        return [Problem((*at, "concurrency"), f"is not measured; `phases.cold.concurrency` is {listed}")]
+    return []
+
+
+def doubts(study: Study) -> tuple[str, ...]:
+    """What is allowed and yet likely to be a mistake, as sentences."""
+    found = []
+    arms = {name: study.arm_settings(name) for name in study.arms}
+    most = study.highest_concurrency
+    for name, arm in arms.items():
+        running = arm.settings.max_running_requests
+        if running is not None and running < most:
+            found.append(f"arm `{name}` runs {running} requests at once: {most} at once will measure a queue")
+    names = list(arms)
+    for index, a in enumerate(names):
+        for b in names[index + 1 :]:
+            if arms[a].fingerprint() == arms[b].fingerprint():
+                found.append(f"arms `{a}` and `{b}` ask for the same thing: they show boot noise")
+            elif arms[a].samplers != arms[b].samplers:
+                found.append(f"arms `{a}` and `{b}` differ in their samplers: speeds do not compare")
+    if study.policy is None:
+        found.append("there is no `policy`, so no arm will be recommended")
+    return tuple(found)
