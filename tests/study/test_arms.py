@@ -135,6 +135,17 @@ def test_secrets_are_taken_from_the_environment_and_never_stored() -> None:
         resolve_env(env, {})
 
 
+def test_counts_of_tokens_are_no_secrets() -> None:
+    study = read(
+        changed(
+            "  context_length: 4096\n",
+            "  flags: {speculative-num-draft-tokens: 4, max-total-tokens: '9'}\n"
+            "  env: {MAX_TOKENS: many, PAD_TOKEN: 3, TOKENIZERS_PARALLELISM: 'false'}\n",
+        )
+    )
+    assert study.arm_settings("none").flags["speculative-num-draft-tokens"] == 4
+
+
 def test_a_study_is_stored_whole_and_read_back(tmp_path: Path) -> None:
     study = read(BASE + "budget: 90m\nnotice: a toy\nseed: 3\n", tmp_path)
     stored = study.to_json()
@@ -166,6 +177,11 @@ def test_likely_mistakes_are_said() -> None:
         "policy:\n  maximise: {phase: short, workload: code}\n", ""
     )
     said = "\n".join(read(text).warnings())
+    longer = read(BASE + "  min_sessions: {count: 1, tokens: 8k}\n").warnings()
+    assert longer == (
+        "`min_sessions` counts sessions of 8,000 tokens, and the longest that can be served holds 4,096: "
+        "that is arithmetic on the pool only",
+    )
     assert "arm `none` runs 2 requests at once: 4 at once will measure a queue" in said
     assert "arms `none` and `again` ask for the same thing" in said
     assert "arms `none` and `mtp` differ in their samplers" in said

@@ -107,6 +107,13 @@ def doubts(study: Study) -> tuple[str, ...]:
                 found.append(f"arms `{a}` and `{b}` ask for the same thing: they show boot noise")
             elif arms[a].samplers != arms[b].samplers:
                 found.append(f"arms `{a}` and `{b}` differ in their samplers: speeds do not compare")
+    least = study.policy.min_sessions if study.policy else None
+    limits = [arm.settings.context_length for arm in arms.values() if arm.settings.context_length]
+    if least and limits and least.tokens > min(limits):
+        found.append(
+            f"`min_sessions` counts sessions of {least.tokens:,} tokens, and the longest that can be served "
+            f"holds {min(limits):,}: that is arithmetic on the pool only"
+        )
     if study.policy is None:
         found.append("there is no `policy`, so no arm will be recommended")
     return tuple(found)
