@@ -33,7 +33,7 @@ class Model(Section):
 class EngineChoice(Section):
     """The serving engine, and options of it that are no flags. Short: `engine: vllm`."""
 
-    name: Text = Field(description="The engine's name; `kvantage engines` lists them.")
+    name: Text = Field(description="The engine's name.")
     options: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="before")
