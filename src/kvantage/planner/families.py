@@ -1,0 +1,332 @@
+"""Which architectures we know, and what each means where its config leaves something out.
+
+The defaults are those of the public configuration classes (transformers 5.24); a config's own word always
+wins. An architecture that is not here is refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from kvantage.core import UsageError
+from kvantage.planner.fields import NESTED, text_config
+
+Windows = Literal["none", "all", "tail", "period"]
+Recurrent = Literal["none", "kda", "own_kda", "delta", "mamba1", "mamba2", "lightning", "lru", "conv"]
+
+
+@dataclass(frozen=True)
+class Family:
+    """How an architecture reads its config.
+
+    windows   which layers are windowed where no list says so: none, all, those from `max_window_layers` on
+              (`tail`), or all but each `period`-th
+    flagged   a window counts only where `use_sliding_window` is true
+    latent    MLA; `sparse` adds DSA's FP8 layout with scales
+    recurrent what its recurrent layers keep; `every` puts full attention in each `every`-th layer where no
+              list says so
+    doubled   each layer counted holds two attentions (LongCat)
+    """
+
+    name: str
+    windows: Windows = "none"
+    period: int = 0
+    flagged: bool = False
+    latent: bool = False
+    sparse: bool = False
+    recurrent: Recurrent = "none"
+    every: int = 0
+    parallel: bool = False
+    doubled: bool = False
+    mtp: int = 0
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+
+UNNAMED = Family("a config that names no architecture")
+
+_PLAIN = [
+    "llama",
+    "qwen",
+    "qwen2_vl",
+    "qwen2_5_vl",
+    "qwen3_vl",
+    "qwen3_vl_moe",
+    "yi",
+    "aquila",
+    "baichuan",
+    "internlm",
+    "internlm2",
+    "internlm3",
+    "olmo",
+    "olmo2",
+    "olmoe",
+    "flex_olmo",
+    "granite",
+    "granitemoe",
+    "granitemoeshared",
+    "stablelm",
+    "gpt_neox",
+    "gptj",
+    "codegen",
+    "opt",
+    "bloom",
+    "mpt",
+    "cohere",
+    "seed_oss",
+    "nemotron",
+    "phi",
+    "arcee",
+    "apertus",
+    "helium",
+    "persimmon",
+    "starcoder2_moe",
+    "xverse",
+    "orion",
+    "minicpm",
+    "deepseek",
+    "ernie4_5",
+    "ernie4_5_moe",
+    "hunyuan_v1_dense",
+    "hunyuan_v1_moe",
+    "hunyuan",
+    "dots1",
+    "glm4_moe",
+    "glm4v_moe",
+    "hy_v3",
+    "solar_open",
+    "solar",
+    "jais",
+    "jais2",
+    "chatglm",
+    "gpt2",
+    "gpt_neo_x",
+    "exaone",
+    "iquestcoder",
+    "nanochat",
+    "command_r",
+    "mimo",
+    "minimax_m2",
+    "bailing_moe",
+    "bailing_moe_v2",
+    "grok1",
+    "arctic",
+    "dbrx",
+    "smollm",
+    "nemotron_nas",
+    "decilm",
+    "csm",
+    "cwm",
+    "vaultgemma",
+    "teleflm",
+    "telechat2",
+]
+
+_FAMILIES = [
+    *(Family(name) for name in _PLAIN),
+    Family("gpt_bigcode", defaults={"num_key_value_heads": 1}),
+    Family("falcon"),
+    Family("gemma", defaults={"head_dim": 256}),
+    Family("qwen2", windows="tail", flagged=True, defaults={"max_window_layers": 28}),
+    Family("qwen2_moe", windows="tail", flagged=True, defaults={"max_window_layers": 28}),
+    Family("qwen3", windows="tail", flagged=True, defaults={"max_window_layers": 28, "head_dim": 128}),
+    Family("qwen3_moe", windows="tail", flagged=True, defaults={"max_window_layers": 28}),
+    Family("smollm3", windows="tail", flagged=True, defaults={"max_window_layers": 28}),
+    Family("glm", defaults={"num_key_value_heads": 2, "head_dim": 128}),
+    Family("glm4", defaults={"num_key_value_heads": 2, "head_dim": 128}),
+    Family("glm4v", defaults={"num_key_value_heads": 2}),
+    Family("mistral", windows="all", defaults={"num_key_value_heads": 8}),
+    Family("mixtral", windows="all", defaults={"num_key_value_heads": 8}),
+    Family("ministral", windows="all", defaults={"num_key_value_heads": 8}),
+    Family("ministral3", windows="all", defaults={"num_key_value_heads": 8, "head_dim": 128}),
+    Family("phi3", windows="all"),
+    Family("phi4_multimodal", windows="all"),
+    Family("phimoe", windows="all", defaults={"num_key_value_heads": 8}),
+    Family("starcoder2", windows="all", defaults={"num_key_value_heads": 2}),
+    Family(
+        "gemma2",
+        windows="period",
+        period=2,
+        defaults={
+            "num_attention_heads": 8,
+            "num_key_value_heads": 4,
+            "head_dim": 256,
+            "sliding_window": 4096,
+        },
+    ),
+    Family(
+        "gemma3",
+        windows="period",
+        period=6,
+        defaults={
+            "num_attention_heads": 8,
+            "num_key_value_heads": 4,
+            "head_dim": 256,
+            "sliding_window": 4096,
+        },
+    ),
+    Family(
+        "gemma3n",
+        windows="period",
+        period=5,
+        defaults={
+            "num_attention_heads": 8,
+            "num_key_value_heads": 2,
+            "head_dim": 256,
+            "sliding_window": 512,
+            "num_kv_shared_layers": 15,
+        },
+    ),
+    Family(
+        "gemma4",
+        windows="period",
+        period=6,
+        defaults={
+            "num_attention_heads": 8,
+            "num_key_value_heads": 4,
+            "head_dim": 256,
+            "global_head_dim": 512,
+            "sliding_window": 512,
+        },
+    ),
+    Family(
+        "gpt_oss",
+        windows="period",
+        period=2,
+        defaults={"num_key_value_heads": 8, "head_dim": 64, "sliding_window": 128},
+    ),
+    Family("cohere2", windows="period", period=4, defaults={"sliding_window": 4096}),
+    Family("olmo3", windows="period", period=4, defaults={"sliding_window": 4096}),
+    Family("exaone4", windows="period", period=4),
+    Family("llama4", defaults={"num_key_value_heads": 8, "head_dim": 128, "attention_chunk_size": 8192}),
+    Family("afmoe", windows="period", period=4, defaults={"head_dim": 128}),
+    Family("laguna", defaults={"num_key_value_heads": 8, "head_dim": 128, "sliding_window": 512}),
+    Family("mimo_v2_flash"),
+    Family("mimo_v2"),
+    Family("step3p5"),
+    Family("step3p7"),
+    Family("granite_swa"),
+    Family("deepseek_v2", latent=True),
+    Family("deepseek_v3", latent=True),
+    Family("kimi_k2", latent=True),
+    Family("kimi_k25", latent=True),
+    Family("glm4_moe_lite", latent=True),
+    Family("mistral4", latent=True),
+    Family("sarvam_mla", latent=True),
+    Family("axk1", latent=True),
+    Family("longcat_flash", latent=True, doubled=True),
+    Family("deepseek_v32", latent=True, sparse=True),
+    Family("glm_moe_dsa", latent=True, sparse=True),
+    Family(
+        "glm5_next",
+        latent=True,
+        sparse=True,
+        recurrent="kda",
+        every=4,
+        defaults={"index_kpool": 16},
+    ),
+    Family("kimi_linear", latent=True, recurrent="kda"),
+    Family("kimi_k3", latent=True, recurrent="kda"),
+    Family("bailing_hybrid", latent=True, recurrent="own_kda"),
+    Family("qwen3_next", recurrent="delta", every=4, mtp=1),
+    Family("qwen3_5", recurrent="delta", every=4),
+    Family("qwen3_5_moe", recurrent="delta", every=4),
+    Family("olmo_hybrid", recurrent="delta", every=4),
+    Family("nemotron_h", recurrent="mamba2", defaults={"num_key_value_heads": 8, "head_dim": 128}),
+    Family("bamba", recurrent="mamba2", defaults={"num_key_value_heads": 8}),
+    Family("granitemoehybrid", recurrent="mamba2"),
+    Family("falcon_h1", recurrent="mamba2", parallel=True, defaults={"num_key_value_heads": 8}),
+    Family("zamba2", recurrent="mamba2"),
+    Family("jamba", recurrent="mamba1", defaults={"num_key_value_heads": 8}),
+    Family("mamba", recurrent="mamba1"),
+    Family("falcon_mamba", recurrent="mamba1"),
+    Family("mamba2", recurrent="mamba2"),
+    Family("minimax", recurrent="lightning", defaults={"num_key_value_heads": 8}),
+    Family("minimax_text_01", recurrent="lightning"),
+    Family("minimax_m1", recurrent="lightning"),
+    Family("recurrent_gemma", recurrent="lru"),
+    Family("lfm2", recurrent="conv", defaults={"num_key_value_heads": 8}),
+    Family("lfm2_moe", recurrent="conv", defaults={"num_key_value_heads": 8}),
+    Family(
+        "lfm3", recurrent="conv", defaults={"num_key_value_heads": 4, "head_dim": 128, "sliding_window": 256}
+    ),
+]
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+_BY_KEY = {_key(family.name): family for family in _FAMILIES}
+_BY_KEY |= {
+    _key(alias): _BY_KEY[_key(name)]
+    for alias, name in {
+        "refinedweb": "falcon",
+        "RefinedWebModel": "falcon",
+        "rw": "falcon",
+        "starcoder": "gpt_bigcode",
+        "phi_msft": "phi",
+        "qwen2_5": "qwen2",
+        "glm46v": "glm4v_moe",
+        "minimax_text": "minimax_text_01",
+        "glm_4_moe": "glm4_moe",
+        "deepseek_v3_2": "deepseek_v32",
+        "ernie4_5_vl_moe": "ernie4_5_moe",
+        "nemotron_h_omni": "nemotron_h",
+        "nemotronh_puzzle": "nemotron_h",
+        "gemma4_unified": "gemma4",
+        "hunyuan_moe": "hunyuan_v1_moe",
+        "cohere2_moe": "cohere2",
+        "grok": "grok1",
+        "gptneox": "gpt_neox",
+    }.items()
+}
+
+# A multimodal shell is known by the language model inside it; named alone it says nothing of the geometry.
+_SUFFIX = re.compile(
+    r"(?:For(?:Causal|ConditionalGeneration|SequenceClassification|TokenClassification|Vision).*|LMHead.*|LLMModel|Model|Text)$"
+)
+
+
+def find_family(config: Mapping[str, Any], where: str) -> Family:
+    """The family of a config, by its text model's `model_type`, its own, or its `architectures`.
+
+    A config that names none of them is read by its fields. Raises UsageError that names an unknown one.
+    """
+    inner = text_config(config)
+    types = [str(c["model_type"]) for c in (inner, config) if isinstance(c.get("model_type"), str)]
+    named = config.get("architectures") or inner.get("architectures") or []
+    architectures = [str(name) for name in named] if isinstance(named, list) else [str(named)]
+    by_type = next((found for name in types if (found := _lookup(name))), None)
+    by_name = next((found for name in architectures if (found := _lookup(_SUFFIX.sub("", name)))), None)
+    nested = any(isinstance(config.get(name), Mapping) for name in NESTED)
+    if by_type and (by_name or nested or not architectures):
+        return by_type
+    if by_name and not types:
+        return by_name
+    if not types and not architectures:
+        return UNNAMED
+    name = (architectures or types)[0]
+    kind = f" (model_type `{types[0]}`)" if architectures and types else ""
+    raise UsageError(
+        f"the architecture `{name}`{kind} is not known to the planner, and its cache is not guessed",
+        where=where,
+        hint="Known: docs/planner.md. `kvantage run` measures what the planner cannot predict.",
+    )
+
+
+def known() -> list[str]:
+    """The names of all architectures that the planner reads, in alphabetical order."""
+    return sorted(family.name for family in _FAMILIES)
+
+
+def _lookup(name: str) -> Family | None:
+    key = _key(name)
+    if key in _BY_KEY:
+        return _BY_KEY[key]
+    for suffix in ("text", "vl", "vlmoe", "omni", "vision", "llm"):
+        if key.endswith(suffix) and key.removesuffix(suffix) in _BY_KEY:
+            return _BY_KEY[key.removesuffix(suffix)]
+    return None
