@@ -69,10 +69,13 @@ class Request:
     content: str = "an answer"
     finish: str = "length"
     checks: Mapping[str, Any] = field(default_factory=dict)
+    sizes: tuple[int, ...] | None = None
 
     @property
     def chunks(self) -> list[int]:
-        """Tokens of each chunk."""
+        """Tokens of each chunk: as given, else in blocks."""
+        if self.sizes is not None:
+            return list(self.sizes)
         left, sizes = self.output or 0, []
         while left > 0:
             sizes.append(min(self.block, left))
@@ -107,9 +110,7 @@ class StudyBuilder:
         told: Mapping[str, Any] | None = None,
     ) -> StudyBuilder:
         """An arm with one boot; call again with another block for another boot."""
-        settings = ArmSettings(
-            name=name, engine="toy", model="toy", speculation=speculation or Speculation()
-        )
+        settings = ArmSettings(name=name, engine="toy", model="toy", speculation=speculation or Speculation())
         if all(arm.name != name for arm in self.arms):
             self.arms.append(settings)
         readings = {
@@ -324,13 +325,25 @@ def wave(
 
 
 def drafting(requests: Sequence[Request], drafts: int, length: float) -> list[Request]:
-    """The same requests by a drafter of k `drafts`: about `length` tokens a step, told per request."""
+    """The same requests by a drafter of k `drafts`: about `length` tokens a step, told per request.
+
+    The chunks carry the steps: the first has the token of prefill alone.
+    """
     made = []
     for request in requests:
         after = (request.output or 0) - 1
         steps = max(1, round(after / length))
+        small, wide = divmod(after, steps)
+        sizes = (1, *(small + (place < wide) for place in range(steps)))
         made.append(
-            replace(request, steps=steps, accepted=after - steps, drafted=steps * drafts)
+            replace(
+                request,
+                steps=steps,
+                accepted=after - steps,
+                drafted=steps * drafts,
+                sizes=sizes,
+                told=request.told,
+            )
         )
     return made
 
@@ -367,9 +380,7 @@ def two_arms(study: Mapping[str, Any] | None = None) -> StudyBuilder:
                 "cold",
                 "documents",
                 concurrency,
-                made(
-                    wave(15.0 * by, concurrency, 33, checks={"recall": {"a": True, "b": concurrency < 4}})
-                ),
+                made(wave(15.0 * by, concurrency, 33, checks={"recall": {"a": True, "b": concurrency < 4}})),
                 chain=chain,
             )
             evicted = arm == "mtp" and concurrency == 4

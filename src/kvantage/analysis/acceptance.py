@@ -240,6 +240,8 @@ def _decode_length(
             refused = f"chunks: one carried {timing.widest.max()} tokens, more than a step's {most}"
         elif limit is not None and length > limit:
             refused = f"chunks: {length:.2f} tokens a chunk, more than a drafting step's {drafting.value:.2f}"
+        elif length < (least := _least_length(counts, drafts)):
+            refused = f"chunks: {length:.2f} tokens a chunk, fewer than the {least:.2f} that a step emitted"
         else:
             note = "incl. bonus, per decode step: tokens / chunks after the first"
             return Reading.of(length, "tokens/step", "client", note=note), None
@@ -252,6 +254,15 @@ def _decode_length(
         value = min(value, drafting.value)
     note = _notes("incl. bonus, per decode step: from tokens emitted and drafts accepted", counts.note)
     return Reading.of(value, "tokens/step", counts.source, note=note), refused
+
+
+def _least_length(counts: _Counts, drafts: int | None) -> float:
+    """The least tokens a decode step, were a whole step cut off at the end of each request."""
+    if counts.emitted is None or drafts is None:
+        return 1.0
+    accepted = max(0.0, counts.accepted - drafts * counts.requests)
+    value = emitted_per_step(counts.emitted, accepted, counts.requests)
+    return 1.0 if value is None else value / MERGED_TOLERANCE
 
 
 def _positions(counts: _Counts) -> tuple[Reading, ...]:

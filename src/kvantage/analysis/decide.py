@@ -107,7 +107,7 @@ def decide(
         key=lambda each: -(each.figure.value or 0.0),
     )
     if not fit:
-        reasons = "; ".join(f"{each.arm}: {each.why}" for each in ruled_out)
+        reasons = "; ".join(f"{wording.named(each.arm)}: {each.why}" for each in ruled_out)
         return _nothing(
             "none", "No arm can be recommended under this policy.", f"{reasons}.", objective, tuple(ruled_out)
         )
@@ -126,7 +126,7 @@ def decide(
         best.arm,
         (
             _first_sentence(status, best, ties, objective, constraint, control, margins),
-            _second_sentence(runner_up, margin, level, ties, flips),
+            _second_sentence(runner_up, margin, level, flips),
         ),
         objective,
         best.figure,
@@ -231,11 +231,12 @@ def _flips(
 ) -> tuple[str, ...]:
     flips = []
     if ties:
-        flips.append(f"more prompts or boots may tell {best.arm} from {wording.listed(ties)}")
-    elif others and margin.value is not None:
         flips.append(
-            f"{others[0].arm} gaining more than {(margin.value - 1) * 100:.1f} % on the same prompts"
+            f"more prompts or boots may tell {wording.named(best.arm)} from "
+            f"{wording.listed([wording.named(tie) for tie in ties])}"
         )
+    elif others and margin.value is not None:
+        flips.append(f"{wording.named(others[0].arm)} gaining more than {(margin.value - 1) * 100:.1f} %")
     flips += _capacity_flips(best, others, policy)
     barred = {each.arm for each in ruled_out}
     assert best.figure.value is not None
@@ -250,7 +251,7 @@ def _flips(
         if each.figure.value > best.figure.value and policy.session_tokens is not None:
             flips.append(
                 f"asking for no more than {_whole(each.pool, policy.session_tokens)} sessions would give it "
-                f"to {each.arm} ({wording.speed(each.figure.value)} tok/s)"
+                f"to {wording.named(each.arm)} ({wording.speed(each.figure.value)} tok/s)"
             )
     return tuple(flips)
 
@@ -268,7 +269,7 @@ def _capacity_flips(best: Candidate, others: Sequence[Candidate], policy: Policy
         for each in others
         if each.pool.tokens.value is not None and each.pool.tokens.value > best.pool.tokens.value
     ]
-    beneficiary = f" (then {roomier[0].arm})" if roomier else " (then no measured arm)"
+    beneficiary = f" (then {wording.named(roomier[0].arm)})" if roomier else " (then no measured arm)"
     flips.append(
         f"asking for more than {held} sessions of {policy.session_tokens:,} tokens, or sessions longer than "
         f"{longest:,} tokens{beneficiary}"
@@ -298,14 +299,12 @@ def _first_sentence(
             f"({ADMISSION})"
         )
     if status == "tie":
-        names = wording.listed((best.arm, *ties))
+        names = wording.listed([wording.named(arm) for arm in (best.arm, *ties)])
         return f"{names} tie on {objective}: the interval of their ratio spans 1; best is {speed}{room}."
-    return f"Serve with {best.arm}: {speed}{room}."
+    return f"Serve with {wording.named(best.arm)}: {speed}{room}."
 
 
-def _second_sentence(
-    runner_up: str | None, margin: Reading, level: str, ties: tuple[str, ...], flips: tuple[str, ...]
-) -> str:
+def _second_sentence(runner_up: str | None, margin: Reading, level: str, flips: tuple[str, ...]) -> str:
     parts = []
     if runner_up is None:
         parts.append("No other arm can win")
@@ -314,9 +313,9 @@ def _second_sentence(
             spans = f" ({margin.low:.2f} to {margin.high:.2f}; {level})"
         else:
             spans = f" (no interval{': ' + level if level else ''})"
-        parts.append(f"It is {wording.times(margin.value)} the runner-up {runner_up}{spans}")
+        parts.append(f"It is {wording.times(margin.value)} the runner-up {wording.named(runner_up)}{spans}")
     if flips:
-        parts.append(f"what would flip it: {flips[-1] if ties and len(flips) > 1 else flips[0]}")
+        parts.append(f"what would flip it: {'; or '.join(flips[:2])}")
     return "; ".join(parts) + "."
 
 

@@ -272,7 +272,7 @@ PHASE_GATES: dict[str, dict[Gate, Check]] = {
         "not_simulated": not_simulated,
         "effective_concurrency": effective_concurrency,
     },
-    "short": _EVERY,
+    "short": {**_EVERY, "cache_cold": cache_cold},
     "cold": {**_EVERY, "cache_cold": cache_cold, "no_queue": no_queue_cold},
     "repeat": {**_EVERY, "cache_warm": cache_warm},
 }

@@ -21,7 +21,7 @@ def limits_of(arms: Sequence[ArmFindings], lengths: Sequence[Length], data: Stud
     boots = {arm.name: len({boot.block for boot in arm.boots if boot.status != "failed"}) for arm in arms}
     if boots and max(boots.values()) <= 1:
         limits.append(ONE_BOOT)
-    missing = [f"{arm.name} ({arm.reason})" for arm in arms if arm.status in ("failed", "not measured")]
+    missing = [f"'{arm.name}' ({arm.reason})" for arm in arms if arm.status in ("failed", "not measured")]
     if missing:
         limits.append(f"Not measured: {'; '.join(missing)}.")
     void = sum(not cell.ok for arm in arms for cell in arm.cells)

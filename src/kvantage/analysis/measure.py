@@ -122,8 +122,9 @@ def measure_cell(data: StudyData, cell: Cell, arm: ArmSettings, facts: Facts | N
 def _drafts_a_step(arm: ArmSettings, facts: Facts | None) -> int | None:
     if arm.speculation.drafts is not None:
         return arm.speculation.drafts
-    told = facts.speculation.get("drafts") if facts else None
-    return int(told) if isinstance(told, int | float) else None
+    told = facts.speculation if facts else {}
+    drafts_told = told.get("drafts", told.get("num_speculative_tokens"))
+    return int(drafts_told) if isinstance(drafts_told, int | float) else None
 
 
 def _voids_acceptance(reason: str) -> bool:

@@ -64,7 +64,7 @@ def pair_sentence(comparison: Comparison) -> str:
         if ratio.ratio.value is not None:
             parts.append(f"{_place(ratio)} {(ratio.ratio.value - 1) * 100:+.0f} %")
     told = ", ".join(parts) or "nothing to compare"
-    return f"{comparison.arm} against {comparison.baseline}: {told}"
+    return f"{wording.named(comparison.arm)} against {wording.named(comparison.baseline)}: {told}"
 
 
 def _cost(pool: Pool, control: Pool) -> tuple[float | None, str]:

@@ -35,6 +35,11 @@ def work(phase: str, workload: str) -> str:
     return {"repeat": "repeats", "cold": "cold documents"}.get(phase, f"{phase} {workload}")
 
 
+def named(arm: str) -> str:
+    """An arm's name in quotes: one may well be called none."""
+    return f"'{arm}'"
+
+
 def listed(names: list[str] | tuple[str, ...]) -> str:
     """'a', 'a and b', 'a, b and c'."""
     if len(names) < 2:

@@ -1,1 +1,16 @@
+"""Findings shown: report.json, report.md and the terminal. Nothing is computed here."""
 
+from kvantage.report.files import write_json, write_markdown
+from kvantage.report.json import report, report_json, report_schema
+from kvantage.report.markdown import report_markdown
+from kvantage.report.terminal import show_terminal
+
+__all__ = [
+    "report",
+    "report_json",
+    "report_markdown",
+    "report_schema",
+    "show_terminal",
+    "write_json",
+    "write_markdown",
+]

@@ -1,0 +1,28 @@
+"""Text from servers, prompts and files is not ours: it is shown, and does nothing."""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+
+_MARKDOWN = re.compile(r"([\\`*_\[\]#~!|{}$@])")
+
+
+def plain(text: str) -> str:
+    """One line without control characters: no escape sequence reaches a terminal."""
+    flat = " ".join(text.split())
+    return "".join("\ufffd" if unicodedata.category(char) in ("Cc", "Cf") else char for char in flat)
+
+
+def markdown(text: str) -> str:
+    """Text that GitHub shows as it stands: markup, HTML, table bars and mentions lose their meaning."""
+    return _MARKDOWN.sub(r"\\\1", html.escape(plain(text), quote=False))
+
+
+def fenced(lines: list[str]) -> list[str]:
+    """Lines of a log in a code block that they cannot end."""
+    kept = [plain(line) for line in lines]
+    longest = max((len(run) for line in kept for run in re.findall(r"`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [f"{fence}text", *kept, fence]

@@ -1,0 +1,131 @@
+"""report.md: the write-up, to be pasted where others decide by it."""
+
+from __future__ import annotations
+
+from kvantage.analysis.findings import Findings
+from kvantage.analysis.trade import pair_sentence
+from kvantage.report import tables
+from kvantage.report.escape import fenced, markdown
+from kvantage.report.tables import Table
+
+
+def report_markdown(findings: Findings) -> str:
+    """The text of report.md. Its first line is the study's notice, where there is one."""
+    study = findings.study
+    lines: list[str] = []
+    if findings.notice:
+        lines += [f"**{markdown(findings.notice)}**", ""]
+    lines += [
+        f"# {markdown(_last(study.model))}: {len(findings.arms)} arms on {markdown(study.engine)}",
+        "",
+        " ".join(f"**{markdown(sentence)}**" for sentence in findings.verdict.sentences),
+        "",
+        *_trades(findings),
+        *_table(tables.results(findings)),
+        *_table(tables.sessions(findings)),
+        *_table(tables.first_tokens(findings)),
+        *_table(tables.acceptance(findings)),
+        *_table(tables.void(findings), otherwise="Nothing: every cell passed its gates."),
+        *_failures(findings),
+        *_table(tables.probes(findings)),
+        *_table(tables.recall(findings)),
+        *_verdict(findings),
+        *_pairs(findings),
+        *_table(tables.ratios(findings)),
+        *_table(tables.cells(findings)),
+        *_excluded(findings),
+        *_table(tables.differences(findings)),
+        *_table(tables.skipped(findings)),
+        *_method(findings),
+        *_table(tables.boots(findings)),
+        *_limits(findings),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _trades(findings: Findings) -> list[str]:
+    if not findings.trades:
+        return []
+    lines = [f"## What each arm costs and buys, against {markdown(findings.study.control)}", ""]
+    lines += [f"- **{markdown(trade.arm)}** {markdown(trade.sentence)}." for trade in findings.trades]
+    return [*lines, ""]
+
+
+def _pairs(findings: Findings) -> list[str]:
+    rivals = [comparison for comparison in findings.comparisons if not comparison.against_control]
+    if not rivals:
+        return []
+    lines = ["## Each pair of drafters", ""]
+    return [*lines, *(f"- {markdown(pair_sentence(each))}." for each in rivals), ""]
+
+
+def _verdict(findings: Findings) -> list[str]:
+    verdict = findings.verdict
+    if verdict.status == "no policy":
+        return []
+    lines = ["## How the verdict was reached", "", f"- Maximised: {markdown(verdict.objective)}."]
+    lines += [f"- Ruled out: {markdown(each.arm)}, {markdown(each.why)}." for each in verdict.ruled_out]
+    lines += [f"- Would flip it: {markdown(flip)}." for flip in verdict.flips]
+    return [*lines, ""]
+
+
+def _failures(findings: Findings) -> list[str]:
+    lines: list[str] = []
+    for arm in findings.arms:
+        if arm.status not in ("failed", "partial"):
+            continue
+        lines += [f"## {markdown(arm.name)}: {arm.status}", "", f"{markdown(arm.reason or '')}", ""]
+        if arm.log_lines:
+            lines += ["In its log's own words:", "", *fenced(list(arm.log_lines)), ""]
+    return lines
+
+
+def _excluded(findings: Findings) -> list[str]:
+    lines = [
+        f"- {markdown(arm.name)}, {markdown(cell.key.phase)} {markdown(cell.key.workload)} at "
+        f"{cell.key.concurrency}: {markdown(gone.prompt_id)}, {markdown(gone.why)}."
+        for arm in findings.arms
+        for cell in arm.cells
+        for gone in cell.speed.excluded
+    ]
+    return ["## Left out of the speeds by rule", "", *lines, ""] if lines else []
+
+
+def _method(findings: Findings) -> list[str]:
+    lines = ["## How it was measured", "", *(f"- {markdown(line)}" for line in findings.method)]
+    versions = {arm.engine_version for arm in findings.arms if arm.engine_version}
+    version = f"{findings.study.engine} {', '.join(sorted(versions))}".strip()
+    notes = dict.fromkeys(
+        f"{arm.name}, {cell.key.phase} {cell.key.workload} at {cell.key.concurrency}: {note}"
+        for arm in findings.arms
+        for cell in arm.cells
+        for note in cell.notes
+    )
+    warnings = dict.fromkeys(
+        f"{arm.name}: {warning}" for arm in findings.arms for boot in arm.boots for warning in boot.warnings
+    )
+    lines += [f"- Measured by kvantage {markdown(findings.kvantage_version)} on {markdown(version)}."]
+    lines += [f"- {markdown(note)}" for note in (*notes, *warnings)]
+    return [*lines, ""]
+
+
+def _limits(findings: Findings) -> list[str]:
+    return ["## Limits", "", *(f"- {markdown(limit)}" for limit in findings.limits), ""]
+
+
+def _table(table: Table, otherwise: str | None = None) -> list[str]:
+    if not table.rows:
+        return [] if otherwise is None else [f"## {markdown(table.title)}", "", otherwise, ""]
+    rule = ["---:" if place in table.numeric else "---" for place in range(len(table.columns))]
+    lines = [f"## {markdown(table.title)}", "", _row(table.columns), f"| {' | '.join(rule)} |"]
+    lines += [_row(row) for row in table.rows]
+    lines += ["", *(line for note in table.notes for line in (markdown(note), ""))]
+    return lines
+
+
+def _row(cells: tuple[str, ...]) -> str:
+    return f"| {' | '.join(markdown(cell) for cell in cells)} |"
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rsplit("/", 1)[-1] or path

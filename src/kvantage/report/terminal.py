@@ -1,0 +1,60 @@
+"""The short report in a terminal."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from kvantage.analysis.findings import Findings
+from kvantage.report import tables
+from kvantage.report.escape import plain
+from kvantage.report.tables import Table
+
+
+def show_terminal(findings: Findings, console: Console | None = None) -> None:
+    """Print notice, verdict, trades, the main tables, what was void, and the limits."""
+    out = console or Console()
+    if findings.notice:
+        out.print(Text(plain(findings.notice), style="bold yellow"))
+        out.print()
+    _show(out, tables.results(findings))
+    _show(out, tables.sessions(findings))
+    _show(out, tables.acceptance(findings))
+    _show(out, tables.void(findings))
+    _show(out, tables.probes(findings))
+    _show(out, tables.recall(findings))
+    for arm in findings.arms:
+        if arm.status in ("failed", "partial"):
+            out.print(Text(f"{plain(arm.name)}: {arm.status}: {plain(arm.reason or '')}", style="red"))
+            for line in arm.log_lines[:5]:
+                out.print(Text(f"  {plain(line)}", style="dim"))
+    if findings.trades:
+        out.print(Text(f"Against {plain(findings.study.control)}", style="bold"))
+        for trade in findings.trades:
+            sentence = Text.assemble((plain(trade.arm), "bold"), f" {plain(trade.sentence)}.")
+            out.print(Padding(sentence, (0, 0, 0, 2)))
+        out.print()
+    out.print(Text("Verdict", style="bold"))
+    for sentence_text in findings.verdict.sentences:
+        out.print(Padding(Text(plain(sentence_text)), (0, 0, 0, 2)))
+    for limit in findings.limits[:2]:
+        out.print(Padding(Text(plain(limit), style="dim"), (0, 0, 0, 2)))
+
+
+def _show(out: Console, table: Table) -> None:
+    if not table.rows:
+        return
+    shown = RichTable(title=table.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for place, column in enumerate(table.columns):
+        shown.add_column(
+            Text(plain(column)), justify="right" if place in table.numeric else "left", overflow="fold"
+        )
+    for row in table.rows:
+        shown.add_row(*(Text(plain(cell)) for cell in row))
+    out.print(shown)
+    for note in table.notes:
+        out.print(Padding(Text(plain(note), style="dim"), (0, 0, 0, 2)))
+    out.print()
