@@ -71,7 +71,10 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True)
 class ArmSettings:
-    """Everything that an engine needs to start one arm, and that decides what the arm is."""
+    """Everything that an engine needs to start one arm, and that decides what the arm is.
+
+    `contents` are hashes of what lies at `model` and at the drafter's path, where they are local folders.
+    """
 
     name: str
     engine: str
@@ -83,11 +86,20 @@ class ArmSettings:
     flags: Mapping[str, Any] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     engine_options: Mapping[str, Any] = field(default_factory=dict)
+    contents: Mapping[str, str] = field(default_factory=dict)
 
     def identity(self) -> dict[str, Any]:
-        """What the arm is, as plain JSON: its name left out, since renaming an arm does not change it."""
+        """What the arm is, as plain JSON.
+
+        Its name is left out, since renaming an arm does not change it, and so is the path of a local model
+        whose content is known: moving it does not either.
+        """
         plain = asdict(self)
-        del plain["name"]
+        del plain["name"], plain["contents"]
+        if "model" in self.contents:
+            plain["model"] = self.contents["model"]
+        if "draft" in self.contents:
+            plain["speculation"]["draft"] = self.contents["draft"]
         return plain
 
     def fingerprint(self) -> str:

@@ -24,6 +24,7 @@ from pydantic import (
 
 from kvantage.core import ArmSettings, Samplers, ServerSettings, StudyError, UsageError
 from kvantage.study.arm import Arm
+from kvantage.study.content import folder_digest
 from kvantage.study.fields import (
     Count,
     Duration,
@@ -192,10 +193,12 @@ class Study(Section):
         speculation = arm.speculation.to_core()
         if speculation.draft:
             speculation = dataclasses.replace(speculation, draft=locate(speculation.draft))
+        model = locate(self.model.path)
+        held = {"model": folder_digest(model), "draft": folder_digest(speculation.draft or "-")}
         return ArmSettings(
             name=name,
             engine=self.engine.name,
-            model=locate(self.model.path),
+            model=model,
             revision=self.model.revision,
             settings=ServerSettings(**{field: said[field] for field in servers if field in said}),
             speculation=speculation,
@@ -203,6 +206,7 @@ class Study(Section):
             flags=_located(flags),
             env={**common.env, **arm.env},
             engine_options=_located(self.engine.options),
+            contents={place: digest for place, digest in held.items() if digest is not None},
         )
 
     def every_arm(self) -> tuple[ArmSettings, ...]:
