@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -69,11 +70,11 @@ class Build:
 
 
 def python_of(arm: ArmSettings) -> str:
-    """The interpreter of the environment that has vLLM: `engine_options.python`, or this one.
+    """The interpreter of the environment that has vLLM: `engine_options.python`, $VLLM_PYTHON, or this one.
 
     Raises UsageError when none is named and vLLM is not importable here.
     """
-    named = arm.engine_options.get("python")
+    named = arm.engine_options.get("python") or os.environ.get("VLLM_PYTHON")
     if named:
         return str(Path(str(named)).expanduser())
     if importlib.util.find_spec("vllm") is None:

@@ -142,8 +142,9 @@ def add_reporting(flags: Flags, arm: ArmSettings, build: Build) -> None:
     flags.add_unless_given("generation-config", "vllm")
     flags.add_unless_given("enable-prompt-tokens-details", True)
     if build.at_least(0, 32):
-        flags.add_unless_given("per-request-spec-decode-metrics", "summary")
         flags.add_unless_given("enable-per-request-metrics", True)
+        if "speculative-config" in flags.given:  # refused without speculation
+            flags.add_unless_given("per-request-spec-decode-metrics", "summary")
 
 
 def notes_on(arm: ArmSettings, build: Build, target: Checkpoint, host: HostFacts) -> list[str]:
