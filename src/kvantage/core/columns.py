@@ -78,6 +78,7 @@ class CellWindow:
     """One attempt at a cell: when it ran, what the counters moved by, what the log said meanwhile.
 
     `running_max` and `waiting_max` are the highest gauges sampled inside it, None where not reported.
+    `lag_p99_ns` is the client's own delay that 99 % of the cell's time stayed at or under.
     `complete` is False for an attempt that was broken off; it is shown and not used.
     """
 
@@ -94,6 +95,7 @@ class CellWindow:
     pool_usage_max: float | None = None
     measured_at: str = ""
     own_prompt_tokens: int | None = None
+    lag_p99_ns: int | None = None
     notes: tuple[str, ...] = ()
 
 

@@ -315,6 +315,7 @@ class Ledger:
         waiting_max: float | None = None,
         pool_usage_max: float | None = None,
         own_prompt_tokens: int | None = None,
+        lag_p99_ns: int | None = None,
         notes: Sequence[str] = (),
     ) -> None:
         """Append what surrounded a cell."""
@@ -332,6 +333,7 @@ class Ledger:
             waiting_max,
             pool_usage_max,
             own_prompt_tokens,
+            lag_p99_ns,
             codec.plain(list(notes)),
         )
         marks = ", ".join("?" * len(row))

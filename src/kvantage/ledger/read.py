@@ -153,6 +153,7 @@ def _windows(
             pool_usage_max=row["pool_usage_max"],
             measured_at=row["measured_at"],
             own_prompt_tokens=row["own_prompt_tokens"],
+            lag_p99_ns=row["lag_p99_ns"],
             notes=notes if complete or not chain.reason else (*notes, chain.reason),
         )
 

@@ -63,6 +63,7 @@ CREATE TABLE windows (
     waiting_max REAL,
     pool_usage_max REAL,
     own_prompt_tokens INTEGER,
+    lag_p99_ns INTEGER,
     notes TEXT NOT NULL DEFAULT '[]'
 ) STRICT;
 

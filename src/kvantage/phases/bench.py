@@ -98,14 +98,15 @@ class Bench:
         lines_before = self._log_length()
         started_ns = time.monotonic_ns()
         records: list[RequestRecord] = []
-        try:
-            async with self._watching():
-                for _, wave in groupby(asks, key=lambda ask: (not ask.warmup, ask.repeat)):
-                    records += await self._wave(key, list(wave))
-        finally:
-            ended_ns = time.monotonic_ns()
-            after = await self._snapshot()
-            self._keep_window(key, before, after, lines_before, (started_ns, ended_ns), records)
+        with self.client.lag.span() as delays:
+            try:
+                async with self._watching():
+                    for _, wave in groupby(asks, key=lambda ask: (not ask.warmup, ask.repeat)):
+                        records += await self._wave(key, list(wave))
+            finally:
+                ended_ns, lag_ns = time.monotonic_ns(), delays.quantile_ns(0.99)
+                after = await self._snapshot()
+                self._keep_window(key, before, after, lines_before, (started_ns, ended_ns), records, lag_ns)
         if any(each.status == "failed" for each in records):
             await self._raise_if_dead()
         return records
@@ -211,6 +212,7 @@ class Bench:
         lines_before: int,
         span: tuple[int, int],
         records: Sequence[RequestRecord],
+        lag_ns: int | None,
     ) -> None:
         assert self.chain is not None
         log: LogReadings | None = None
@@ -227,6 +229,7 @@ class Bench:
             waiting_max=self._gauges.get("waiting"),
             pool_usage_max=self._gauges.get("pool_usage"),
             own_prompt_tokens=sum(known) if len(known) == len(records) else None,
+            lag_p99_ns=lag_ns,
         )
 
     @contextlib.asynccontextmanager
