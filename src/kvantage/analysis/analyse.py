@@ -9,10 +9,11 @@ import numpy as np
 
 from kvantage.analysis import asked
 from kvantage.analysis.capacity import Length, Pool, hold_sessions, read_pool, session_lengths
-from kvantage.analysis.cells import group_cells
+from kvantage.analysis.cells import Cell, group_cells, group_rechecks
 from kvantage.analysis.compare import Comparison, Ratio, compare_cells, crossing, pool_ratio
 from kvantage.analysis.decide import Candidate, Verdict, decide
 from kvantage.analysis.differences import resolved_differences
+from kvantage.analysis.drift import find_drift
 from kvantage.analysis.findings import (
     ArmFindings,
     ArmStatus,
@@ -58,6 +59,12 @@ def analyse(data: StudyData) -> Findings:
         for comparison in comparisons
         if comparison.against_control
     )
+    rechecks = [
+        measure_cell(data, cell, settings[data.control], facts.get((data.control, cell.key.block)))
+        for cell in group_rechecks(data)
+        if cell.key.arm == data.control
+    ]
+    drift = find_drift(data.requests, rechecks, measured.get(data.control, ()))
     notice = _notice(data)
     return Findings(
         study=_study(data),
@@ -65,15 +72,16 @@ def analyse(data: StudyData) -> Findings:
         comparisons=comparisons,
         trades=trades,
         verdict=_verdict(data, arms, measured, pools, comparisons),
+        drift=drift,
         notice=notice,
         simulated=data.simulated,
-        limits=limits_of(arms, lengths, data),
+        limits=limits_of(arms, lengths, drift, data),
         method=method_of(data),
         kvantage_version=data.kvantage_version,
     )
 
 
-def _cells_by_arm(data: StudyData) -> list[tuple[ArmSettings, list]]:  # type: ignore[type-arg]
+def _cells_by_arm(data: StudyData) -> list[tuple[ArmSettings, list[Cell]]]:
     cells = group_cells(data)
     return [(arm, [cell for cell in cells if cell.key.arm == arm.name]) for arm in data.arms]
 

@@ -37,6 +37,7 @@ def phase_settings(study: Mapping[str, Any], phase: str) -> Mapping[str, Any]:
 
 def output_tokens(study: Mapping[str, Any], phase: str) -> int | None:
     """The exact output length of a phase, None where answers may stop earlier."""
+    phase = "short" if phase == "recheck" else phase
     if phase not in FIXED_LENGTH:
         return None
     length = phase_settings(study, phase).get("output_tokens")

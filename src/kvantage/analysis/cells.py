@@ -11,6 +11,8 @@ from kvantage.core.cell import CellKey
 from kvantage.core.columns import CellWindow, Ints, RequestColumns, Strings, StudyData
 
 PHASE_ORDER = ("probes", "short", "cold", "repeat")
+RECHECK = "recheck"
+"""A short look at the control in a later session: it tells of drift and is no cell of a table."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,25 @@ def group_cells(data: StudyData) -> tuple[Cell, ...]:
     Of each chain the latest attempt counts whose windows are all complete: a chain that was broken off
     ran again whole, so nothing of the broken attempt is mixed in.
     """
-    used, broken = _choose(data.windows)
+    windows = tuple(window for window in data.windows if window.key.phase != RECHECK)
+    return _group(data, windows)
+
+
+def group_rechecks(data: StudyData) -> tuple[Cell, ...]:
+    """The control's rechecks, a cell a session, oldest first."""
+    windows = [window for window in data.windows if window.key.phase == RECHECK]
+    chains = dict.fromkeys((window.measured_at, window.chain) for window in windows)
+    return tuple(
+        cell
+        for _, chain in sorted(chains)
+        for cell in _group(data, tuple(window for window in windows if window.chain == chain))
+    )
+
+
+def _group(data: StudyData, chosen: tuple[CellWindow, ...]) -> tuple[Cell, ...]:
+    used, broken = _choose(chosen)
     rows_of = _rows_by_window(data.requests)
-    keys = {window.key for window in data.windows}
+    keys = {window.key for window in chosen}
     order = {arm.name: place for place, arm in enumerate(data.arms)}
     cells = []
     for key in sorted(keys, key=lambda k: _place(k, order)):

@@ -35,6 +35,7 @@ class Ratio:
     """One figure of an arm over the baseline's, with both, so that the quotient can be checked.
 
     `ratio` has its interval, or is missing with the reason: a void cell on either side refuses it.
+    `void_arms` names the sides that are void.
     `replication` says at which level the interval was taken. `rho` is T_step / T1 = AL / speed-up, and
     so the break-even acceptance length, where the baseline does not speculate.
     """
@@ -49,6 +50,7 @@ class Ratio:
     replication: str
     acceptance_length: Reading
     rho: Reading
+    void_arms: tuple[str, ...] = ()
 
     def inverted(self) -> Ratio:
         """The baseline over the arm."""
@@ -133,6 +135,12 @@ def compare_cells(
     return tuple(found)
 
 
+def compare_pair(requests: RequestColumns, metric: Metric, mine: MeasuredCell, theirs: MeasuredCell) -> Ratio:
+    """One cell over another of the same prompts, as of the control over itself at another time."""
+    key = mine.cell.key
+    return _ratio(requests, metric, (key.phase, key.workload, key.concurrency), {0: mine}, {0: theirs}, True)
+
+
 def pool_ratio(arm: Reading, baseline: Reading) -> Reading:
     """One pool over another."""
     if arm.value is None or not baseline.value:
@@ -178,7 +186,15 @@ def _ratio(
     sound = [block for block in blocks if mine[block].findings.ok and theirs[block].findings.ok]
     gone = Reading.absent("no ratio")
     refused = Ratio(
-        metric, *place, _refusal(mine, theirs, blocks), gone, gone, "no sound pair of cells", gone, gone
+        metric,
+        *place,
+        _refusal(mine, theirs, blocks),
+        gone,
+        gone,
+        "no sound pair of cells",
+        gone,
+        gone,
+        _void_arms(mine, theirs, blocks),
     )
     if not sound:
         return refused
@@ -226,6 +242,13 @@ def _refusal(
             if not found.ok:
                 told.append(f"{found.key.arm} is void ({'; '.join(found.status.reasons)})")
     return Reading.absent("refused: " + "; ".join(dict.fromkeys(told)))
+
+
+def _void_arms(
+    mine: dict[int, MeasuredCell], theirs: dict[int, MeasuredCell], blocks: Sequence[int]
+) -> tuple[str, ...]:
+    sides = [side[block].findings for side in (mine, theirs) for block in blocks]
+    return tuple(dict.fromkeys(found.key.arm for found in sides if not found.ok))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from kvantage.analysis.capacity import Pool, Sessions
 from kvantage.analysis.compare import Comparison
 from kvantage.analysis.decide import Verdict
+from kvantage.analysis.drift import Drift
 from kvantage.analysis.measure import CellFindings
 from kvantage.analysis.probes import ProbeResult, Recall
 from kvantage.analysis.trade import Trade
@@ -96,6 +97,7 @@ class Findings:
     comparisons: tuple[Comparison, ...]
     trades: tuple[Trade, ...]
     verdict: Verdict
+    drift: tuple[Drift, ...]
     notice: str | None
     simulated: bool
     limits: tuple[str, ...]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from kvantage.analysis import asked
 from kvantage.analysis.capacity import Length
+from kvantage.analysis.drift import Drift
 from kvantage.analysis.findings import ArmFindings
 from kvantage.core.columns import StudyData
 
@@ -15,15 +16,18 @@ ONE_BOOT = (
 )
 
 
-def limits_of(arms: Sequence[ArmFindings], lengths: Sequence[Length], data: StudyData) -> tuple[str, ...]:
+def limits_of(
+    arms: Sequence[ArmFindings], lengths: Sequence[Length], drift: Sequence[Drift], data: StudyData
+) -> tuple[str, ...]:
     """The limits of this study, most important first."""
     limits = []
     boots = {arm.name: len({boot.block for boot in arm.boots if boot.status != "failed"}) for arm in arms}
-    if boots and max(boots.values()) <= 1:
+    if boots and max(boots.values()) == 1:
         limits.append(ONE_BOOT)
     missing = [f"'{arm.name}' ({arm.reason})" for arm in arms if arm.status in ("failed", "not measured")]
     if missing:
         limits.append(f"Not measured: {'; '.join(missing)}.")
+    limits += [each.words for each in drift]
     void = sum(not cell.ok for arm in arms for cell in arm.cells)
     if void:
         total = sum(len(arm.cells) for arm in arms)

@@ -19,6 +19,7 @@ class ProbeResult:
     kind: str
     block: int
     concurrency: int
+    asked: Reading
     passed: Reading
     failed: Reading
     void: Reading
@@ -80,6 +81,7 @@ def _probe(requests: RequestColumns, cell: Cell, control: Cell | None) -> ProbeR
         cell.key.workload,
         cell.key.block,
         cell.key.concurrency,
+        Reading.of(len(cell.rows), "probes", "request"),
         Reading.of(verdicts["pass"], "probes", "request"),
         Reading.of(verdicts["fail"], "probes", "request"),
         Reading.of(verdicts["void"], "probes", "request"),

@@ -39,7 +39,9 @@ def weigh(comparison: Comparison, pool: Pool, control: Pool) -> Trade:
         parts = [_unmeasured(refused)]
     elif refused:
         places = wording.listed(tuple(dict.fromkeys(_place(ratio) for ratio in refused)))
-        parts.append(f"no ratio on {places} (void)")
+        void = dict.fromkeys(wording.named(arm) for ratio in refused for arm in ratio.void_arms)
+        why = f" (void in {wording.listed(tuple(void))})" if void else ""
+        parts.append(f"no ratio on {places}{why}")
     sentence = ", ".join([cost, *parts])
     if effect == "loses":
         paid = lost is not None and lost > SAME_POOL

@@ -12,7 +12,7 @@ _MARKDOWN = re.compile(r"([\\`*_\[\]#~!|{}$@])")
 def plain(text: str) -> str:
     """One line without control characters: no escape sequence reaches a terminal."""
     flat = " ".join(text.split())
-    return "".join("\ufffd" if unicodedata.category(char) in ("Cc", "Cf") else char for char in flat)
+    return "".join("\ufffd" if unicodedata.category(char) in ("Cc", "Cf", "Cs") else char for char in flat)
 
 
 def markdown(text: str) -> str:

@@ -23,7 +23,7 @@ def write_markdown(findings: Findings, path: Path) -> None:
 def _write(path: Path, text: str) -> None:
     partial = path.with_name(f".{path.name}.partial")
     try:
-        partial.write_text(text, encoding="utf-8")
+        partial.write_text(text, encoding="utf-8", errors="replace")
         partial.replace(path)
     except OSError as error:
         partial.unlink(missing_ok=True)

@@ -16,6 +16,7 @@ from kvantage.analysis.acceptance import Acceptance
 from kvantage.analysis.capacity import Pool, Sessions
 from kvantage.analysis.compare import Comparison, Ratio
 from kvantage.analysis.decide import Constraint, Verdict
+from kvantage.analysis.drift import Drift
 from kvantage.analysis.findings import ArmFindings, BootFindings, Findings
 from kvantage.analysis.measure import CellFindings
 from kvantage.analysis.probes import ProbeResult, Recall
@@ -63,6 +64,7 @@ def report(findings: Findings) -> Json:
         "trades": {trade.arm: _trade(trade) for trade in findings.trades},
         "arms": {arm.name: _arm(arm) for arm in findings.arms},
         "comparisons": [_comparison(comparison) for comparison in findings.comparisons],
+        "drift": [_drift(each) for each in findings.drift],
         "measured": _measured(findings),
         "method": list(findings.method),
         "limits": list(findings.limits),
@@ -217,6 +219,7 @@ def _probe(probe: ProbeResult) -> Json:
         "kind": probe.kind,
         "block": probe.block,
         "concurrency": probe.concurrency,
+        "asked": number(probe.asked),
         "passed": number(probe.passed),
         "failed": number(probe.failed),
         "void": number(probe.void),
@@ -312,6 +315,18 @@ def _constraint(constraint: Constraint) -> Json:
         "margin_sessions": number(constraint.margin),
         "spare_tokens": number(constraint.spare_tokens),
         "admission": constraint.admission,
+    }
+
+
+def _drift(drift: Drift) -> Json:
+    return {
+        "arm": drift.arm,
+        "block": drift.block,
+        "workload": drift.workload,
+        "measured_at": drift.measured_at,
+        "ratio": number(drift.ratio.ratio),
+        "replication": drift.ratio.replication,
+        "moved": drift.moved,
     }
 
 

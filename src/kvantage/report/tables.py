@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from kvantage.analysis.capacity import Sessions
 from kvantage.analysis.compare import Comparison, Metric
 from kvantage.analysis.findings import ArmFindings, Findings
 from kvantage.analysis.measure import CellFindings
+from kvantage.analysis.probes import ProbeResult
 from kvantage.core.reading import Reading
 from kvantage.report.figures import DASH, Notes, figure, interval, size, times
-
-PHASE_WORDS = {"short": "short", "cold": "cold", "repeat": "repeat", "probes": "probes"}
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,12 @@ def results(findings: Findings) -> Table:
     )
 
 
-def sessions(findings: Findings) -> Table:
+def sessions(findings: Findings, brief: bool = False) -> Table:
     """What each pool holds."""
     notes = Notes()
     lengths = findings.arms[0].sessions if findings.arms else ()
-    columns = ["Arm", "KV pool", "tokens", "bytes lost", "tokens lost"]
+    columns = ["Arm", "KV pool", "tokens"]
+    columns += [] if brief else ["bytes lost", "tokens lost"]
     columns += [f"{each.name}: {figure(each.session_tokens)} tokens" for each in lengths]
     rows = []
     for arm in findings.arms:
@@ -61,17 +62,16 @@ def sessions(findings: Findings) -> Table:
             arm.name,
             notes.mark(size(arm.pool.bytes), arm.pool.bytes),
             notes.mark(figure(arm.pool.tokens), arm.pool.tokens),
-            "control" if arm.control else _lost(arm.pool.lost_bytes, notes),
-            "control" if arm.control else _lost(arm.pool.lost_tokens, notes),
         ]
-        for held in arm.sessions:
-            text = f"{figure(held.sessions, 1)} ({figure(held.whole, 0)} whole, {figure(held.headroom)} left)"
-            text = notes.mark(text, held.sessions)
-            row.append(f"{text} [{notes.number(held.note)}]" if held.note else text)
+        if not brief:
+            row += [
+                "control" if arm.control else _lost(lost, notes)
+                for lost in (arm.pool.lost_bytes, arm.pool.lost_tokens)
+            ]
+        row += [_held(held, notes, brief) for held in arm.sessions]
         rows.append(tuple(row))
-    said = (
-        "A session is its input and its answer. Whole sessions, and the tokens that they leave, in brackets."
-    )
+    said = "A session is its input and its answer. In brackets: whole sessions"
+    said += "." if brief else ", and the tokens that they leave."
     return Table(
         "What the pool holds", tuple(columns), tuple(rows), _after(1, columns), (said, *notes.lines())
     )
@@ -185,46 +185,36 @@ def ratios(findings: Findings, control_only: bool = False) -> Table:
     )
 
 
-def acceptance(findings: Findings) -> Table:
+def acceptance(findings: Findings, brief: bool = False) -> Table:
     """Acceptance by workload and phase, each with its source."""
     notes = Notes()
-    columns = (
-        "Arm",
-        "workload",
-        "at once",
-        "AL a step",
-        "AL a drafting step",
-        "rate",
-        "by position",
-        "highest AL",
-        "highest rate",
-        "source",
-    )
+    columns = ["Arm", "workload", "at once", "AL a step", "AL a drafting step", "rate"]
+    columns += [] if brief else ["by position"]
+    columns += ["highest AL", "highest rate"]
+    columns += [] if brief else ["source"]
     rows = []
     for arm in findings.arms:
         for cell in arm.cells:
             found = cell.acceptance
             if cell.key.phase == "probes" or (not arm.speculation.on and not found.length.known):
                 continue
-            sources = dict.fromkeys(
-                each.source for each in (found.per_decode_step, found.per_drafting_step) if each.source
-            )
-            rows.append(
-                (
-                    arm.name,
-                    f"{cell.key.phase} {cell.key.workload}",
-                    str(cell.key.concurrency),
-                    notes.mark(figure(found.per_decode_step), found.per_decode_step),
-                    notes.mark(figure(found.per_drafting_step), found.per_drafting_step),
-                    notes.mark(figure(found.rate), found.rate),
-                    ", ".join(figure(share, 2) for share in found.per_position) or DASH,
-                    notes.mark(figure(found.highest_length), found.highest_length),
-                    notes.mark(figure(found.highest_rate), found.highest_rate),
-                    ", ".join(sources) or DASH,
-                )
-            )
-    said = "AL: tokens a step, bonus included. Positions: accepted there / drafting steps."
-    return Table("Acceptance", columns, tuple(rows), _after(2, columns), (said, *notes.lines()))
+            row = [arm.name, _work(cell), str(cell.key.concurrency)]
+            for reading in (found.per_decode_step, found.per_drafting_step, found.rate):
+                row.append(notes.mark(figure(reading), reading))
+            if not brief:
+                row.append(", ".join(figure(share, 2) for share in found.per_position) or DASH)
+            for reading in (found.highest_length, found.highest_rate):
+                row.append(notes.mark(figure(reading), reading))
+            if not brief:
+                told = (found.per_decode_step.source, found.per_drafting_step.source)
+                row.append(", ".join(dict.fromkeys(source for source in told if source)) or DASH)
+            rows.append(tuple(row))
+    said = "AL: tokens a step, bonus included. Highest: of the log's windows, else of single requests."
+    if not brief:
+        said += " Positions: accepted there / drafting steps. A void cell's acceptance stands where its gate "
+        said += "leaves it sound."
+    numeric = tuple(range(2, 6 if brief else 7)) + ((6, 7) if brief else (7, 8))
+    return Table("Acceptance", tuple(columns), tuple(rows), numeric, (said, *notes.lines()))
 
 
 def void(findings: Findings) -> Table:
@@ -233,7 +223,7 @@ def void(findings: Findings) -> Table:
         (
             arm.name,
             str(cell.key.block),
-            f"{cell.key.phase} {cell.key.workload}",
+            _work(cell),
             str(cell.key.concurrency),
             "; ".join(cell.status.reasons),
             cell.status.finding or DASH,
@@ -249,40 +239,39 @@ def void(findings: Findings) -> Table:
     )
 
 
-def probes(findings: Findings) -> Table:
-    """Right answers by kind, alone and in a crowd, and agreement with the control."""
-    columns = ("Arm", "probe", "at once", "passed", "failed", "void", "as the control", "what failed")
+def probes(findings: Findings, brief: bool = False) -> Table:
+    """Right answers by kind, alone and in a crowd, and agreement with the control; an arm a column."""
     notes = Notes()
-    rows = [
-        (
-            arm.name,
-            probe.kind,
-            str(probe.concurrency),
-            figure(probe.passed),
-            figure(probe.failed),
-            figure(probe.void),
-            _agreement(probe.agree, notes),
-            "; ".join(probe.failures) or DASH,
-        )
-        for arm in findings.arms
-        for probe in arm.probes
-    ]
-    return Table("Probes", columns, tuple(rows), (2, 3, 4, 5, 6), tuple(notes.lines()))
+    asked = dict.fromkeys((probe.kind, probe.concurrency) for arm in findings.arms for probe in arm.probes)
+    order = list(dict.fromkeys(kind for kind, _ in asked))
+    rows = []
+    for kind, concurrency in sorted(asked, key=lambda each: (order.index(each[0]), each[1])):
+        row = [kind, str(concurrency)]
+        for arm in findings.arms:
+            found = [each for each in arm.probes if (each.kind, each.concurrency) == (kind, concurrency)]
+            row.append(" / ".join(_probe(each, brief) for each in found) or DASH)
+        rows.append(tuple(row))
+    said = "Passed of asked"
+    said += "." if brief else "; then how many answers are the control's, word for word."
+    failures = () if brief else tuple(dict.fromkeys(_failures(findings)))
+    columns = ("Probe", "at once", *(arm.name for arm in findings.arms))
+    return Table("Probes", columns, tuple(rows), _after(1, columns), (said, *failures, *notes.lines()))
 
 
 def recall(findings: Findings) -> Table:
-    """Secrets given back from the documents."""
-    rows = [
-        (
-            arm.name,
-            each.phase,
-            str(each.concurrency),
-            f"{figure(each.recalled)} of {figure(each.asked)}",
-        )
-        for arm in findings.arms
-        for each in arm.recall
-    ]
-    return Table("Secrets recalled", ("Arm", "phase", "at once", "recalled"), tuple(rows), (2, 3))
+    """Secrets given back from the documents; an arm a column."""
+    asked = dict.fromkeys((each.phase, each.concurrency) for arm in findings.arms for each in arm.recall)
+    rows = []
+    for phase, concurrency in asked:
+        row = [phase, str(concurrency)]
+        for arm in findings.arms:
+            found = [each for each in arm.recall if (each.phase, each.concurrency) == (phase, concurrency)]
+            row.append(
+                " / ".join(f"{figure(each.recalled)} of {figure(each.asked)}" for each in found) or DASH
+            )
+        rows.append(tuple(row))
+    columns = ("Phase", "at once", *(arm.name for arm in findings.arms))
+    return Table("Secrets recalled", columns, tuple(rows), _after(1, columns))
 
 
 def differences(findings: Findings) -> Table:
@@ -414,10 +403,32 @@ def _spanned(reading: Reading, replication: str, notes: Notes) -> str:
     return f"{interval(reading)} [{notes.number(replication)}]"
 
 
-def _agreement(reading: Reading, notes: Notes) -> str:
-    if reading.value is None:
-        return notes.mark("", reading)
-    return f"{figure(reading)} {reading.note or ''}".split(" the same")[0]
+def _probe(probe: ProbeResult, brief: bool) -> str:
+    text = f"{figure(probe.passed)} of {figure(probe.asked)}"
+    if probe.void.value:
+        text += f" ({figure(probe.void)} void)"
+    if brief or probe.agree.value is None:
+        return text
+    return f"{text}, {figure(probe.agree)} as control"
+
+
+def _failures(findings: Findings) -> Iterable[str]:
+    for arm in findings.arms:
+        for probe in arm.probes:
+            if probe.failures:
+                yield f"{arm.name}, {probe.kind}, {probe.concurrency} at once: {'; '.join(probe.failures)}"
+
+
+def _held(held: Sessions, notes: Notes, brief: bool) -> str:
+    if held.sessions.value is None:
+        return notes.mark("", held.sessions)
+    left = "" if brief else f" whole, {figure(held.headroom)} left"
+    text = f"{figure(held.sessions, 1)} ({figure(held.whole, 0)}{left})"
+    return f"{text} [{notes.number(held.note)}]" if held.note else text
+
+
+def _work(cell: CellFindings) -> str:
+    return f"short {cell.key.workload}" if cell.key.phase == "short" else cell.key.phase
 
 
 def _after(first: int, columns: Sequence[str]) -> tuple[int, ...]:

@@ -21,10 +21,10 @@ def show_terminal(findings: Findings, console: Console | None = None) -> None:
         out.print(Text(plain(findings.notice), style="bold yellow"))
         out.print()
     _show(out, tables.results(findings))
-    _show(out, tables.sessions(findings))
-    _show(out, tables.acceptance(findings))
+    _show(out, tables.sessions(findings, brief=True))
+    _show(out, tables.acceptance(findings, brief=True))
     _show(out, tables.void(findings))
-    _show(out, tables.probes(findings))
+    _show(out, tables.probes(findings, brief=True))
     _show(out, tables.recall(findings))
     for arm in findings.arms:
         if arm.status in ("failed", "partial"):
