@@ -17,12 +17,15 @@ class Launch:
     """What to execute for an arm. `env` is added to the environment; `notes` are said to the person.
 
     `versions` are those of the packages that matter in the engine's own environment, for provenance.
+    `per_node` is each machine's command where several serve one model together, that of the first (which
+    is `argv`, and alone serves requests) included; empty where one machine does.
     """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
+    per_node: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,13 @@ def _vllm() -> Engine:
     return Vllm()
 
 
-_ENGINES: dict[str, Callable[[], Engine]] = {"vllm": _vllm}
+def _sglang() -> Engine:
+    from kvantage.engines.sglang import Sglang
+
+    return Sglang()
+
+
+_ENGINES: dict[str, Callable[[], Engine]] = {"sglang": _sglang, "vllm": _vllm}
 
 
 def engine_names() -> tuple[str, ...]:
