@@ -14,7 +14,7 @@ MODEL_DTYPE = "model dtype"
 
 @dataclass(frozen=True)
 class KvHint:
-    """`name` is a KV dtype, `model dtype` where nothing is hinted, or None with `problem` where it is not clear."""
+    """`name` is a KV dtype, `model dtype` where nothing is hinted, or None with a `problem`."""
 
     name: str | None
     problem: str | None = None

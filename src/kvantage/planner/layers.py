@@ -61,7 +61,7 @@ class Latent:
     indexer: Indexer | None = None
 
     def latent_bytes(self, dtype: KvDtype, *, scaled: bool = True) -> int:
-        """Bytes of the latent a token: at 512 + 64, 1,152 in BF16, 656 in scaled FP8, 576 raw, 352 in NVFP4."""
+        """Bytes of the latent a token: at 512 + 64: 1,152 in BF16, 656 in FP8, 576 raw, 352 in NVFP4."""
         if self.sparse and scaled and dtype.family == "fp8":
             return self.rank + self.rank // 128 * 4 + 2 * self.rope_dim
         if self.sparse and scaled and dtype.family == "fp4":

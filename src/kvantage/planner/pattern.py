@@ -143,7 +143,7 @@ def _flagged(fields: Fields, family: Family) -> list[Kind] | None:
 
 
 def _indexed(fields: Fields, family: Family) -> list[Kind] | None:
-    """Lists of layer numbers: `linear_attn_config` (from 1), `mla_layers`, `attn_layer_indices` and others."""
+    """Lists of layer numbers: `linear_attn_config` (from 1), `mla_layers`, `attn_layer_indices`."""
     count = layer_count(fields, family)
     linear = fields.values.get("linear_attn_config")
     if isinstance(linear, dict):
