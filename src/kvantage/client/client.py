@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import ssl
 import time
 from collections import defaultdict
@@ -10,7 +11,8 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from kvantage.client.connection import INBOX_BYTES, Answer, Connection, Progress
+from kvantage.client.carriers import INBOX_BYTES, LoopCarrier, Sockets
+from kvantage.client.connection import Answer, Connection, Progress
 from kvantage.client.exchange import Exchange
 from kvantage.client.lag import LagProbe
 from kvantage.client.request import ChatRequest, Origin, Prepared, prepare, split_url
@@ -45,28 +47,30 @@ class Client:
     async def __aenter__(self) -> Client:
         self._loop = asyncio.get_running_loop()
         self.lag.__enter__()
+        self._sockets = Sockets(self._loop) if hasattr(select, "epoll") else None
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.lag.__exit__(kind, error, trace)
         connections = list(self._open)
         for connection in connections:
             connection.cut("the client was closed")
         if connections:
             await asyncio.wait([connection.closed for connection in connections], timeout=1.0)
         self._idle.clear()
+        if self._sockets is not None:
+            self._sockets.close()
+        self.lag.__exit__(kind, error, trace)
 
     async def stream(self, request: ChatRequest | Prepared) -> Exchange:
         """Send a request and store its answer as it comes, read by read."""
         prepared = prepare(request) if isinstance(request, ChatRequest) else request
-        called_ns = time.monotonic_ns()
-        intended_ns = called_ns if prepared.intended_ns is None else prepared.intended_ns
+        intended_ns = time.monotonic_ns() if prepared.intended_ns is None else prepared.intended_ns
         progress = self.progress
         progress.in_flight += 1
         try:
-            exchange = await self._exchange(prepared, intended_ns, called_ns)
+            exchange = await self._exchange(prepared, intended_ns)
         finally:
             progress.in_flight -= 1
         progress.finished += 1
@@ -107,7 +111,7 @@ class Client:
                 break
         return sum(1 for each in idle if each.usable)
 
-    async def _exchange(self, prepared: Prepared, intended_ns: int, called_ns: int) -> Exchange:
+    async def _exchange(self, prepared: Prepared, intended_ns: int) -> Exchange:
         origin = prepared.origin
         places = self._places.get(origin)
         if places is None:
@@ -150,13 +154,14 @@ class Client:
             read_ns=answer.read_ns,
             read_ends=answer.read_ends,
             error=answer.error,
-            lag_ns=self.lag.since(min(answer.sent_ns, called_ns)),
+            begun_ns=answer.begun_ns,
+            lag_ns=self.lag.since(answer.begun_ns),
             reused=reused,
         )
 
     def _unsent(self, intended_ns: int, error: str) -> Exchange:
         now = time.monotonic_ns()
-        return Exchange(intended_ns=intended_ns, sent_ns=now, end_ns=now, error=error)
+        return Exchange(intended_ns=intended_ns, begun_ns=now, sent_ns=now, end_ns=now, error=error)
 
     def _take(self, origin: Origin) -> Connection | None:
         idle = self._idle[origin]
@@ -167,14 +172,18 @@ class Client:
         return None
 
     async def _connect(self, origin: Origin) -> Connection:
-        if origin.tls and self._tls is None:
-            self._tls = ssl.create_default_context()
-        _, connection = await self._loop.create_connection(
-            lambda: Connection(self._loop, origin, self._inbox, self.progress),
-            origin.host,
-            origin.port,
-            ssl=self._tls if origin.tls else None,
-        )
+        connection = Connection(self._loop, origin, self.progress)
+        if self._sockets is not None and not origin.tls:
+            await self._sockets.connect(origin.host, origin.port, connection)
+        else:
+            if origin.tls and self._tls is None:
+                self._tls = ssl.create_default_context()
+            await self._loop.create_connection(
+                lambda: LoopCarrier(connection, self._inbox),
+                origin.host,
+                origin.port,
+                ssl=self._tls if origin.tls else None,
+            )
         self._open.add(connection)
         connection.closed.add_done_callback(lambda _: self._open.discard(connection))
         return connection

@@ -6,7 +6,7 @@ import asyncio
 from array import array
 from dataclasses import dataclass
 from time import monotonic_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import httptools
 
@@ -14,8 +14,6 @@ from kvantage.client.request import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-INBOX_BYTES = 256 * 1024
 
 
 @dataclass(slots=True)
@@ -34,6 +32,7 @@ class Answer:
     """An answer while it arrives. The HTTP parser calls `on_*`; `on_body` is the bytearray's own method."""
 
     __slots__ = (
+        "begun_ns",
         "body",
         "complete",
         "done",
@@ -60,6 +59,7 @@ class Answer:
         self.framed = False
         self.complete = False
         self.keep_alive = False
+        self.begun_ns = 0
         self.sent_ns = 0
         self.end_ns = 0
         self.error: str | None = None
@@ -91,36 +91,45 @@ class Answer:
             self.done.set_result(None)
 
 
-class Connection(asyncio.BufferedProtocol):
-    """A socket that serves one request at a time, and says whether it can serve another."""
+class Carrier(Protocol):
+    """What moves a connection's bytes. It calls `Connection.received`, `.drained` and `.lost`."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, origin: Origin, inbox: memoryview, progress: Progress
-    ) -> None:
+    def write(self, data: bytes) -> bool:
+        """Hand bytes over; False while some of them are still ours."""
+        ...
+
+    def abort(self) -> None:
+        """Close at once, whatever is unsent; safe to call again."""
+        ...
+
+
+class Connection:
+    """Serves one request at a time, and says whether it can serve another."""
+
+    __slots__ = ("_answer", "_carrier", "_loop", "_lost", "_progress", "closed", "origin", "served")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, origin: Origin, progress: Progress) -> None:
         self.origin = origin
         self.served = 0
         self.closed: asyncio.Future[None] = loop.create_future()
         self._loop = loop
-        self._inbox = inbox
         self._progress = progress
         self._answer: Answer | None = None
-        self._transport: asyncio.Transport | None = None
-        self._writing = False
+        self._carrier: Carrier | None = None
         self._lost = False
 
     @property
     def usable(self) -> bool:
         """True when it can take a request now."""
-        return not self._lost and self._answer is None and self._transport is not None
+        return not self._lost and self._answer is None and self._carrier is not None
 
     def send(self, data: bytes) -> Answer:
         """Write a request and return the answer-to-be. `sent_ns` is when its last byte left our hands."""
         assert self.usable
-        assert self._transport is not None
+        assert self._carrier is not None
         answer = self._answer = Answer(self._loop)
-        self._writing = False
-        answer.sent_ns = monotonic_ns()
-        self._transport.write(data)
+        answer.begun_ns = answer.sent_ns = monotonic_ns()
+        self._carrier.write(data)
         return answer
 
     def cut(self, error: str) -> None:
@@ -131,53 +140,44 @@ class Connection(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Close at once; safe to call again."""
         self._lost = True
-        if self._transport is not None:
-            self._transport.abort()
+        if self._carrier is not None:
+            self._carrier.abort()
 
-    # asyncio calls these
+    # the carrier calls these
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=0)
+    def carried_by(self, carrier: Carrier) -> None:
+        """The socket is connected."""
+        self._carrier = carrier
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._inbox
-
-    def buffer_updated(self, nbytes: int) -> None:
-        now = monotonic_ns()
+    def received(self, data: memoryview, arrived_ns: int) -> None:
+        """A read: its bytes (valid during the call), and when the last of them arrived."""
         answer = self._answer
         if answer is None:
             self.close()
             return
         try:
-            answer.parser.feed_data(self._inbox[:nbytes])
+            answer.parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self._end(now, f"the answer is not HTTP: {error or type(error).__name__}")
+            self._end(arrived_ns, f"the answer is not HTTP: {error or type(error).__name__}")
             self.close()
             return
-        answer.read_ns.append(now)
+        answer.read_ns.append(arrived_ns)
         answer.read_ends.append(len(answer.body))
         progress = self._progress
         progress.reads += 1
-        progress.bytes += nbytes
+        progress.bytes += len(data)
         if answer.complete:
-            self._end(now, None)
+            self._end(arrived_ns, None)
             if not answer.keep_alive:
                 self.close()
 
-    def pause_writing(self) -> None:
-        self._writing = True
+    def drained(self, at_ns: int) -> None:
+        """The last byte of a request that did not go out at once has gone out now."""
+        if self._answer is not None and not self._answer.read_ns:
+            self._answer.sent_ns = at_ns
 
-    def resume_writing(self) -> None:
-        if self._writing and self._answer is not None:
-            self._writing = False
-            self._answer.sent_ns = max(self._answer.sent_ns, monotonic_ns())
-
-    def eof_received(self) -> bool:
-        return False
-
-    def connection_lost(self, exc: Exception | None) -> None:
+    def lost(self, exc: Exception | None) -> None:
+        """The connection is gone: closed by the server (None), broken, or closed by us."""
         self._lost = True
         answer = self._answer
         if answer is not None:

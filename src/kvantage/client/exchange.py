@@ -17,16 +17,19 @@ class Exchange:
     """One request and its answer, unparsed. Times are time.monotonic_ns, one clock in every process.
 
     intended_ns  when the schedule wanted it sent
-    sent_ns      when its last byte was handed to the socket (when it failed, if it never was)
+    begun_ns     when its first byte was handed to the socket (when it failed, if it never was)
+    sent_ns      when its last byte was: a long prompt may have to wait for the server to read
     end_ns       the answer's last read, or the failure
-    read_ns      when each read was made; read i completed body[:read_ends[i]]
+    read_ns      when the last byte of each read arrived, as the kernel stamped it (under TLS, and where the
+                 kernel does not, as we read it); read i completed body[:read_ends[i]]
     body         the answer with HTTP's own framing taken off
     error        why the answer is not whole: refused, reset, cut, deadline; None when it is
-    lag_ns       the largest event-loop delay seen between `sent_ns` and `end_ns`
+    lag_ns       the largest event-loop delay seen while it was open
     reused       True when the connection had served before
     """
 
     intended_ns: int
+    begun_ns: int
     sent_ns: int
     end_ns: int
     http_status: int | None = None
@@ -54,8 +57,8 @@ class Exchange:
 
     @property
     def send_delay_ns(self) -> int:
-        """How much later than intended it was sent."""
-        return self.sent_ns - self.intended_ns
+        """How much later than intended it began to go out."""
+        return self.begun_ns - self.intended_ns
 
     def header(self, name: str) -> str | None:
         """The first header of that name, in any case."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 import os
 import time
+from array import array
 from bisect import bisect_left
+from collections.abc import Iterator
 from types import TracebackType
 
 from kvantage.core.timer import open_timer, read_timer
 
-PERIOD_NS = 2_000_000
+PERIOD_NS = 4_000_000
 
 
 class Peaks:
@@ -34,6 +38,29 @@ class Peaks:
         return self._values[place] if place < len(self._values) else 0
 
 
+class Delays:
+    """The delays of a span of time, a value for each period of the probe, missed ones included."""
+
+    def __init__(self, period_ns: int) -> None:
+        self._period_ns = period_ns
+        self._values: array[int] = array("q")
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def add(self, late_ns: int, expired: int) -> None:
+        """Note a tick that came `late_ns` late, as the first of `expired` that were due by then."""
+        for missed in range(expired):
+            self._values.append(max(0, late_ns - missed * self._period_ns))
+
+    def quantile_ns(self, share: float) -> int | None:
+        """The delay that this share (0 to 1) of the time stayed at or under; None when it was too short."""
+        if not self._values:
+            return None
+        ordered = sorted(self._values)
+        return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
+
+
 class LagProbe:
     """Measures the event loop's delay at its own period while it is open.
 
@@ -51,6 +78,7 @@ class LagProbe:
         self.ticks = 0
         self.largest_ns = 0
         self._peaks = Peaks()
+        self._spans: list[Delays] = []
         self._due_ns = 0
         self._fd = -1
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -78,6 +106,16 @@ class LagProbe:
             self._handle = None
         self._loop = None
 
+    @contextlib.contextmanager
+    def span(self) -> Iterator[Delays]:
+        """Collect every delay while the block runs: `with probe.span() as delays`."""
+        delays = Delays(self.period_ns)
+        self._spans.append(delays)
+        try:
+            yield delays
+        finally:
+            self._spans.remove(delays)
+
     def since(self, at_ns: int) -> int:
         """The largest delay in ns since that moment, a tick that is overdue right now included."""
         overdue = time.monotonic_ns() - self._due_ns if self._loop is not None else 0
@@ -103,3 +141,5 @@ class LagProbe:
         self.ticks += 1
         self.largest_ns = max(self.largest_ns, late)
         self._peaks.add(now, late)
+        for span in self._spans:
+            span.add(late, expired)

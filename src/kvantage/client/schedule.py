@@ -29,13 +29,7 @@ async def run_wave(client: Client, requests: Sequence[ChatRequest]) -> list[Exch
     """
     prepared = [prepare(each) for each in requests]
     await _warm(client, prepared, len(prepared))
-    now = time.monotonic_ns()
-    return await _gather(
-        [
-            client.stream(each if each.intended_ns is not None else replace(each, intended_ns=now))
-            for each in prepared
-        ]
-    )
+    return await _gather([client.stream(each) for each in prepared])
 
 
 async def run_closed(
