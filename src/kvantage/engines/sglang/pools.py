@@ -75,7 +75,7 @@ def _roles(groups: list[list[Pool]], known_off: bool, closed: int) -> Pools:
             full, sliding, () if known_off else draft, by="its place after the target's 'Memory pool end'"
         )
     pools = groups[0]
-    if known_off or closed or len(pools) == 1:
+    if known_off or closed or len(pools) == 1 or (len(pools) == 2 and _labelled(pools)):
         full, sliding = _full_and_sliding(pools)
         return Pools(full, sliding)
     if len(pools) == 2:
@@ -89,12 +89,17 @@ def _roles(groups: list[list[Pool]], known_off: bool, closed: int) -> Pools:
 
 
 def _full_and_sliding(pools: list[Pool]) -> tuple[Pool, Pool | None]:
-    labelled = {pool.label.lower(): pool for pool in pools}
-    if "full" in labelled and "swa" in labelled:
-        return labelled["full"], labelled["swa"]
+    if (labelled := _labelled(pools)) is not None:
+        return labelled
     if len(pools) == 1:
         return pools[0], None
     first, second = pools[:2]
     if first.tokens == second.tokens:
         return first, second
     return (first, second) if _tokens(first) > _tokens(second) else (second, first)
+
+
+def _labelled(pools: list[Pool]) -> tuple[Pool, Pool] | None:
+    """(full, sliding) where recent versions name them."""
+    by_label = {pool.label.lower(): pool for pool in pools}
+    return (by_label["full"], by_label["swa"]) if {"full", "swa"} <= by_label.keys() else None
