@@ -66,18 +66,19 @@ def method_of(data: StudyData) -> tuple[str, ...]:
         "Ratios: geometric mean of paired requests (same prompt in both arms), baseline named; a void cell "
         "on either side refuses the ratio.",
     ]
-    short, cold = asked.phase_settings(data.study, "short"), asked.phase_settings(data.study, "cold")
+    short = asked.phase_settings(data.study, "short")
     if short:
         said.append(
             f"Short prompts: {short.get('warmup', 0)} warm-up and {short.get('repeats')} measured requests "
             f"of {short.get('output_tokens')} output tokens for each set, one at a time."
         )
-    if cold:
+    document, answer = asked.document_tokens(data.study), asked.output_tokens(data.study, "cold")
+    if document and answer:
         repeat = asked.output_tokens(data.study, "repeat")
         again = f"; then the same again from the cache, {repeat:,} output tokens each" if repeat else ""
         said.append(
-            f"Cold waves of distinct documents of {cold.get('document_tokens'):,} tokens at "
-            f"{', '.join(map(str, asked.concurrencies(data.study)))} at once, {cold.get('output_tokens'):,} "
+            f"Cold waves of distinct documents of {document:,} tokens at "
+            f"{', '.join(map(str, asked.concurrencies(data.study)))} at once, {answer:,} "
             f"output tokens each{again}."
         )
     said.append("Cached tokens are the server's count, checked for every request against what was expected.")
