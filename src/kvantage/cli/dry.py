@@ -44,7 +44,7 @@ def _arm(arm: PreparedArm, *, is_control: bool) -> list[str]:
     head = f"arm {arm.settings.name}" + (" (the control)" if is_control else "")
     env = [f"  {name}={shlex.quote(value)}" for name, value in sorted(arm.launch.env.items())]
     notes = [f"  note: {note}" for note in arm.launch.notes]
-    commands = [f"  {shlex.join(arm.launch.argv)}"]
-    if arm.launch.per_node:
-        commands = [f"  machine {n}: {shlex.join(argv)}" for n, argv in enumerate(arm.launch.per_node, start=1)]
+    group = enumerate(arm.launch.per_node, start=1)
+    commands = [f"  machine {n}: {shlex.join(argv)}" for n, argv in group]
+    commands = commands or [f"  {shlex.join(arm.launch.argv)}"]
     return [head, *env, *commands, *notes, ""]
