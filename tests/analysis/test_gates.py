@@ -191,6 +191,13 @@ def test_a_late_client_voids_its_own_cell(lag_s: float, late: bool) -> None:
         assert found == ["client_on_time: the client was late by 2.6 ms at p99, 2.5 ms allowed"]
 
 
+def test_the_lag_of_the_whole_cell_counts_before_single_moments() -> None:
+    cell = one_cell(short([20.0, 20.0], lag_s=0.5), lag_p99_ns=1_000_000)
+    assert reasons(cell) == []
+    assert cell.client_lag_s.value == pytest.approx(0.001)
+    assert reasons(one_cell(short([20.0, 20.0]), lag_p99_ns=9_000_000))[0].startswith("client_on_time")
+
+
 def test_foreign_traffic_voids() -> None:
     assert reasons(one_cell(short([20.0, 20.0]), counters={"requests_finished": 9.0})) == [
         "foreign_traffic: the server finished 9 requests, 3 of them ours"

@@ -55,6 +55,17 @@ class Evidence:
         known = [value for value in values if value is not None]
         return max(known) if known else None
 
+    def client_lag_s(self) -> float | None:
+        """The client's lag that 99 % of the cell's time stayed under; where that was not kept, the p99 over
+        requests of each one's worst moment.
+        """
+        told = self.gauge("lag_p99_ns")
+        if told is None:
+            if not self.number:
+                return None
+            told = float(np.percentile(self.column("client_lag_ns"), 99))
+        return told * 1e-9
+
     def needed_tokens(self) -> float | None:
         """Tokens that the largest wave holds at once: every prompt with its answer."""
         prompt, output = self.column("prompt_tokens"), self.column("output_tokens")

@@ -182,12 +182,9 @@ def effective_concurrency(evidence: Evidence) -> Failure | None:
 
 def client_on_time(evidence: Evidence) -> Failure | None:
     """The client's own p99 lag is at most 2 ms, or 5 % of the cell's inter-token latency."""
-    if not evidence.number:
+    lag = evidence.client_lag_s()
+    if lag is None:
         return None
-    told = [window.lag_p99_ns for window in evidence.cell.windows]
-    known = [lag_ns for lag_ns in told if lag_ns is not None]
-    # 99 % of the cell's time where the client sampled it, else of its requests, each by its worst moment
-    lag = max(known) * 1e-9 if known else float(np.percentile(evidence.column("client_lag_ns"), 99)) * 1e-9
     gaps = evidence.timing.gap[np.isfinite(evidence.timing.gap)]
     allowed = max(LAG_SECONDS, LAG_SHARE * float(np.median(gaps)) if gaps.size else 0.0)
     if lag <= allowed:

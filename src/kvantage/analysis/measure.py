@@ -168,10 +168,10 @@ def _missed(evidence: Evidence) -> Reading:
 
 
 def _lag(evidence: Evidence) -> Reading:
-    if not evidence.number:
+    lag = evidence.client_lag_s()
+    if lag is None:
         return Reading.absent("no measured request")
-    lag = float(np.percentile(evidence.column("client_lag_ns"), 99)) * 1e-9
-    return Reading.of(lag, "s", "client", note="p99 over requests of the largest lag of each")
+    return Reading.of(lag, "s", "client", note="p99")
 
 
 def _notes(cell: Cell, speed: Speed, acceptance: Acceptance) -> tuple[str, ...]:
