@@ -6,13 +6,13 @@ import shlex
 
 from kvantage.cli.plain import clock
 from kvantage.phases import ChainPlan
-from kvantage.runner import ASSUMED, Clock, Prepared, PreparedArm, fitting
+from kvantage.runner import Clock, Prepared, PreparedArm, assume, fitting
 
 
 def dry_run(prepared: Prepared) -> str:
     """The text of `--dry-run`."""
     study = prepared.study
-    estimate = Clock()
+    estimate = Clock(assume(prepared.arms[0].settings.model))
     boots = len(prepared.arms) * study.boots
     lines = [f"{study.name}: {len(prepared.arms)} arms x {study.boots} boot, one server at a time", ""]
     for arm in prepared.arms:
@@ -30,7 +30,7 @@ def dry_run(prepared: Prepared) -> str:
         )
         lines.append(f"  {plan.name:<14} {loads}; about {clock(estimate.chain_s(plan))}")
     total = boots * estimate.arm_s(plans)
-    lines += ["", f"about {clock(total)} in all ({ASSUMED})"]
+    lines += ["", f"about {clock(total)} in all ({estimate.basis})"]
     if study.budget is not None:
         lines.append(
             f"budget {clock(study.budget)}: " + ("everything fits" if not dropped else "does not fit:")

@@ -2,23 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from kvantage.phases import ChainPlan, Load
 
-BOOT_S = 60.0
 STOP_S = 5.0
-PREFILL_TOK_S = 1000.0
-DECODE_TOK_S = 25.0
 BATCH_GAIN = 0.6
-"""Assumed until measured. Aggregate decode at concurrency c is taken as DECODE x c^BATCH_GAIN."""
+"""Assumed until measured. Aggregate decode at concurrency c is taken as that of one stream x c^BATCH_GAIN."""
 
-ASSUMED = (
-    f"assumed: a boot of {BOOT_S:.0f} s, {PREFILL_TOK_S:,.0f} prompt tok/s, {DECODE_TOK_S:.0f} output tok/s"
-    " at one stream; from measurements once the first arm is done"
-)
 MEASURED = "from what this study measured so far"
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """Speeds that are assumed until something was measured: of a large model, unless told otherwise."""
+
+    boot_s: float = 60.0
+    prefill_tok_s: float = 1000.0
+    decode_tok_s: float = 25.0
+
+    def __str__(self) -> str:
+        return (
+            f"assumed: a boot of {self.boot_s:.0f} s, {self.prefill_tok_s:,.0f} prompt tok/s,"
+            f" {self.decode_tok_s:.0f} output tok/s at one stream; from measurements as soon as there are any"
+        )
+
+    def seconds(self, load: Load) -> float:
+        """Seconds of requests alike."""
+        prefill = 0.0 if load.prompt_is_cached else load.concurrency * load.prompt_tokens / self.prefill_tok_s
+        speed: float = self.decode_tok_s * load.concurrency**BATCH_GAIN
+        return load.waves * (prefill + load.concurrency * load.output_tokens / speed)
+
+
+LARGE = Assumption()
+SMALL = Assumption(boot_s=45.0, prefill_tok_s=4000.0, decode_tok_s=100.0)
+SMALL_BYTES = 2 * 2**30
+
+
+def assume(model: str) -> Assumption:
+    """By the weights of a local folder: under 2 GiB, any machine that can serve it does so fast."""
+    weights = [file.stat().st_size for file in Path(model).glob("*.safetensors")]
+    return SMALL if weights and sum(weights) < SMALL_BYTES else LARGE
 
 
 @dataclass
@@ -29,6 +55,7 @@ class Clock:
     one that none has run, its assumed time scaled by how the assumption has fared on the others.
     """
 
+    assumed: Assumption = LARGE
     chains: dict[str, list[float]] = field(default_factory=dict)
     boots: list[float] = field(default_factory=list)
     _assumed_s: float = 0.0
@@ -37,7 +64,7 @@ class Clock:
     def note_chain(self, plan: ChainPlan, seconds: float) -> None:
         """A chain took that long."""
         self.chains.setdefault(plan.name, []).append(seconds)
-        self._assumed_s += sum(assumed_s(load) for load in plan.loads)
+        self._assumed_s += sum(map(self.assumed.seconds, plan.loads))
         self._measured_s += seconds
 
     def note_boot(self, seconds: float) -> None:
@@ -46,7 +73,7 @@ class Clock:
 
     def boot_s(self) -> float:
         """Seconds from start to ready, and to stop."""
-        return (sum(self.boots) / len(self.boots) if self.boots else BOOT_S) + STOP_S
+        return (sum(self.boots) / len(self.boots) if self.boots else self.assumed.boot_s) + STOP_S
 
     def chain_s(self, plan: ChainPlan) -> float:
         """Seconds that a chain is expected to take."""
@@ -54,7 +81,7 @@ class Clock:
         if seen:
             return sum(seen) / len(seen)
         scale = self._measured_s / self._assumed_s if self._assumed_s else 1.0
-        return scale * sum(assumed_s(load) for load in plan.loads)
+        return scale * sum(map(self.assumed.seconds, plan.loads))
 
     def arm_s(self, plans: Sequence[ChainPlan]) -> float:
         """Seconds of a boot with these chains; 0 when there are none."""
@@ -63,15 +90,7 @@ class Clock:
     @property
     def basis(self) -> str:
         """What the estimate rests on, for the person."""
-        return MEASURED if self.chains else ASSUMED
-
-
-def assumed_s(load: Load) -> float:
-    """Seconds of requests alike, by the assumed speeds."""
-    prefill = 0.0 if load.prompt_is_cached else load.concurrency * load.prompt_tokens / PREFILL_TOK_S
-    speed: float = DECODE_TOK_S * load.concurrency**BATCH_GAIN
-    decode = load.concurrency * load.output_tokens / speed
-    return load.waves * (prefill + decode)
+        return MEASURED if self.chains else str(self.assumed)
 
 
 def fitting(
@@ -89,8 +108,3 @@ def fitting(
         else:
             dropped.append(plan)
     return kept, dropped
-
-
-def total_s(arms: Iterable[Sequence[ChainPlan]], clock: Clock) -> float:
-    """Seconds of several boots."""
-    return sum(clock.arm_s(plans) for plans in arms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from kvantage.ledger import Ledger
 from kvantage.phases import Bench, ChainPlan, recheck
 from kvantage.runner.boot import Stopping, booted, fail_boot
 from kvantage.runner.cache import prove_cache
-from kvantage.runner.estimate import Clock, fitting
+from kvantage.runner.estimate import Clock, assume
 from kvantage.runner.prepared import Prepared, PreparedArm, with_new_port
 from kvantage.study import Study
 
@@ -68,7 +69,7 @@ class _Run:
         self.host = host
         self.observer = observer
         self.stopping = stopping
-        self.clock = Clock()
+        self.clock = Clock(assume(prepared.arms[0].settings.model))
         self.outcome = Outcome(ledger.folder)
         self.began = time.monotonic()
         self.over_budget: set[str] = set()
@@ -78,11 +79,9 @@ class _Run:
         self._begin(work)
         for place, one in enumerate(work):
             later = work[place + 1 :]
-            plans = self._within_budget(one, later)
-            if not plans:
-                continue
+            until = time.monotonic() + self._share_s(1 + len(later))
             async with Client() as client:
-                await self._boot(one, plans, client, later)
+                await self._boot(one, client, later, until)
         return self.outcome
 
     def _work(self) -> list[Work]:
@@ -140,18 +139,16 @@ class _Run:
             return None
         return self.study.budget - (time.monotonic() - self.began)
 
-    def _within_budget(self, one: Work, later: Sequence[Work]) -> list[ChainPlan]:
-        """The chains of a boot that fit into its share of what is left, the same in every arm."""
-        wanted = [plan for plan in one.plans if plan.name not in self.over_budget]
-        dropped = [plan for plan in one.plans if plan.name in self.over_budget]
+    def _share_s(self, boots_left: int) -> float:
+        """Seconds that the boot about to start may take: its equal share of what is left of the budget."""
         left = self._left_s()
-        if left is not None:
-            wanted, more = fitting(wanted, self.clock, left / (1 + len(later)))
-            dropped += more
-        for plan in dropped:
-            self._skip(one, plan, "it does not fit into the study's budget")
+        return math.inf if left is None else left / boots_left
+
+    def _fits(self, plan: ChainPlan, until: float) -> bool:
+        """Whether a chain is run: not when an earlier arm had to leave it out, nor when it would end late."""
+        if plan.name not in self.over_budget and time.monotonic() + self.clock.chain_s(plan) > until:
             self.over_budget.add(plan.name)
-        return wanted
+        return plan.name not in self.over_budget
 
     def _skip(self, one: Work, plan: ChainPlan, reason: str) -> None:
         for load in plan.loads:
@@ -169,9 +166,7 @@ class _Run:
 
     # one boot
 
-    async def _boot(
-        self, one: Work, plans: Sequence[ChainPlan], client: Client, later: Sequence[Work]
-    ) -> None:
+    async def _boot(self, one: Work, client: Client, later: Sequence[Work], until: float) -> None:
         name = one.arm.settings.name
         began = time.monotonic()
         try:
@@ -186,19 +181,17 @@ class _Run:
                 stopping=self.stopping,
             ) as bench:
                 self.clock.note_boot(time.monotonic() - began)
-                await self._measure(bench, one, plans, later)
+                await self._measure(bench, one, later, until)
         except ArmFailed as error:
             self.outcome.failed[name] = error.message
 
-    async def _measure(
-        self, bench: Bench, one: Work, plans: Sequence[ChainPlan], later: Sequence[Work]
-    ) -> None:
+    async def _measure(self, bench: Bench, one: Work, later: Sequence[Work], until: float) -> None:
         try:
             flushes = await self._prove_cache(bench)
-            for place, plan in enumerate(plans):
-                self._tell_left(plans[place:], later)
-                if not one.is_recheck and (left := self._left_s()) is not None and left <= 0:
-                    self._skip(one, plan, "the study's budget was used up")
+            for place, plan in enumerate(one.plans):
+                self._tell_left(one.plans[place:], later)
+                if not self._fits(plan, until):
+                    self._skip(one, plan, "it does not fit into the study's budget")
                     continue
                 if plan.flush_first and flushes:
                     await bench.engine.flush_cache(bench.server)
@@ -248,9 +241,9 @@ class _Run:
             skipped(f"{load.workload}@{load.concurrency}")
 
     def _tell_left(self, plans: Sequence[ChainPlan], later: Sequence[Work]) -> None:
-        rest = sum(self.clock.chain_s(plan) for plan in plans)
-        rest += sum(self.clock.arm_s(self._still(one)) for one in later)
+        rest = sum(self.clock.chain_s(plan) for plan in self._still(plans))
+        rest += sum(self.clock.arm_s(self._still(one.plans)) for one in later)
         self.observer.on("left", seconds=rest, basis=self.clock.basis)
 
-    def _still(self, one: Work) -> list[ChainPlan]:
-        return [plan for plan in one.plans if plan.name not in self.over_budget]
+    def _still(self, plans: Sequence[ChainPlan]) -> list[ChainPlan]:
+        return [plan for plan in plans if plan.name not in self.over_budget]
