@@ -63,6 +63,11 @@ class Client:
             self._sockets.close()
         self.lag.__exit__(kind, error, trace)
 
+    @property
+    def connections(self) -> int:
+        """How many sockets are open."""
+        return len(self._open)
+
     async def stream(self, request: ChatRequest | Prepared) -> Exchange:
         """Send a request and store its answer as it comes, read by read."""
         prepared = prepare(request) if isinstance(request, ChatRequest) else request
