@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 MASK = "***"
 
 _NAMED = re.compile(
-    r"(^|[_-])(api[_-]?key|key|token|secret|passw(or)?d|credentials?|authorization)s?$", re.IGNORECASE
+    r"(^|[_-])((api[_-]?key|key|secret|passw(or)?d|credential|authorization)s?|token)$", re.IGNORECASE
 )
 _NOT_SECRET = re.compile(r"(tokenizer|num|max|min|image|pad|eos|bos|mask|spec)", re.IGNORECASE)
 _SHAPED = re.compile(

@@ -23,6 +23,8 @@ _BLOCK_SIZE = re.compile(r"Setting (?:kv cache|attention) block size to (\d+)")
 _WEIGHTS = re.compile(r"Model loading took ([\d.]+) (GiB|GB)")
 _INIT = re.compile(r"init engine \([^)]*\) took ([\d.]+) s")
 _CONTEXT = re.compile(r"Using max model len (\d+)")
+_BATCHED = re.compile(r"Chunked prefill is enabled with max_num_batched_tokens=(\d+)")
+_SCHEDULED = re.compile(r"max_num_scheduled_tokens is set to (\d+)")
 _VERSION = re.compile(r"(?:LLM engine \(v|\bversion )(\d+\.\d+[\w.+-]*)")
 _SPECULATION = re.compile(r"speculative_config=(None|SpeculativeConfig\((.*?)\)),")
 _FIELD = re.compile(r"(\w+)=('(?:[^']*)'|[^,\s)]+)")
@@ -44,6 +46,7 @@ class BootLog:
     kv_bytes        by tensor-parallel rank ('' for a single one), rounded by vLLM to 0.01 GiB;
                     `binding_kv_bytes` is the least of them, which decides the pool
     block_tokens    where the log says that vLLM chose it
+    batched_tokens  the most tokens of one step; `scheduled_tokens` is what speculation leaves of them
     profiled_blocks how many blocks the memory would have given, where their number was set
     caching_off     vLLM's words when it turned prefix caching off by itself
     """
@@ -58,6 +61,8 @@ class BootLog:
     weights_bytes: Mapping[str, float] = field(default_factory=dict)
     block_tokens: int | None = None
     context_length: int | None = None
+    batched_tokens: int | None = None
+    scheduled_tokens: int | None = None
     init_s: float | None = None
     prefix_caching: bool | None = None
     caching_off: str | None = None
@@ -90,7 +95,9 @@ def boot_log(raw: Iterable[str]) -> BootLog:
         if found := _POOL.search(text):
             pools[line.writer] = whole(found[1]) or 0
         if found := _CONCURRENCY.search(text):
-            told["concurrency_length"], told["max_concurrency"] = whole(found[1]), numbers.number(found[2])
+            length, concurrency = whole(found[1]), numbers.number(found[2])
+            if length and concurrency is not None:
+                told["concurrency_length"], told["max_concurrency"] = length, concurrency
         if (found := _AVAILABLE.search(text)) or (found := _CPU_GRANT.search(text)):
             available[line.rank] = (numbers.number(found[1]) or 0.0) * GIB
         if found := _IN_USE.search(text):
@@ -115,6 +122,8 @@ def read_settings(line: Line, told: dict[str, Any]) -> None:
         ("context_length", _CONTEXT, whole),
         ("pool_blocks", _V0_BLOCKS, whole),
         ("profiled_blocks", _OVERRIDE, whole),
+        ("batched_tokens", _BATCHED, whole),
+        ("scheduled_tokens", _SCHEDULED, whole),
         ("init_s", _INIT, numbers.number),
     ):
         if name not in told and (found := pattern.search(text)):

@@ -7,6 +7,7 @@ from typing import Any
 
 from kvantage.core import CacheFlush, Facts, Server
 from kvantage.engines.http import ask
+from kvantage.engines.vllm.facts import SMALLEST
 
 TRIES = 6
 BETWEEN_TRIES_S = 0.5
@@ -65,4 +66,4 @@ def expected_cached(prefix_tokens: int, facts: Facts) -> tuple[int, int]:
     lost = block * int(facts.reading("dropped_blocks").value or 0)
     high = max(0, prefix_tokens // block * block - lost)
     low = max(0, (prefix_tokens - 1) // block * block - lost)
-    return (0 if size.note else low), high
+    return (0 if size.note == SMALLEST else low), high

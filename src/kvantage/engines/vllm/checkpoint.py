@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+_MIXED = re.compile(
+    r"linear_|mamba_|ssm_|kda_|full_att|attn_layer_|attn_type_list|hybrid_|conv_L_cache|attention_chunk_size"
+)
 _MTP_FIELDS = (
     "num_nextn_predict_layers",
     "mtp_num_hidden_layers",
@@ -44,10 +48,10 @@ class Checkpoint:
     def hybrid(self) -> bool:
         """True where layers differ in kind, so that pages are not of one size."""
         kinds = self.text.get("layer_types")
-        mixed = isinstance(kinds, list) and len(set(map(str, kinds))) > 1
-        return mixed or any(
-            name in self.text for name in ("linear_attn_config", "mamba_d_state", "ssm_state_size")
-        )
+        if isinstance(kinds, list) and len(set(map(str, kinds))) > 1:
+            return True
+        window = self.text.get("sliding_window") and self.text.get("use_sliding_window") is not False
+        return bool(window) or any(map(_MIXED.match, self.text))
 
     @property
     def mtp_layers(self) -> int:

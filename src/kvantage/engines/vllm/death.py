@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from kvantage.engines.vllm.lines import read_line
 
 MOST = 5
-"""At most so many lines are told."""
+LONGEST = 500
+"""At most so many lines are told, of at most so many characters."""
 
 _EXCEPTION = re.compile(
     r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Failure)(?::|$)"
@@ -17,8 +18,10 @@ _ARGUMENTS = re.compile(
     r"\berror: (?:unrecognized arguments|argument |the following arguments|ambiguous option)"
 )
 _WORDS = re.compile(
-    r"(address already in use|out of memory|can't allocate memory|cannot allocate memory|Killed\b"
-    r"|Segmentation fault|No space left on device|cannot start )",
+    r"(address already in use|out of memory|can't allocate memory|cannot allocate memory|\bKilled\b"
+    r"|Segmentation fault|Bus error|Illegal instruction|Fatal Python error|terminate called|^\s*what\(\): "
+    r"|double free or corruption|corrupted (?:size|double-linked)|malloc\(\): |free\(\): invalid"
+    r"|stack smashing detected|No space left on device|^cannot start )",
     re.IGNORECASE,
 )
 _SECOND_HAND = re.compile(
@@ -34,26 +37,32 @@ def explain_death(raw: Sequence[str]) -> tuple[str, ...]:
 
     Where nothing tells, the last lines that are not empty.
     """
-    causes: list[str] = []
+    told = causes(raw)
+    if not told:
+        told = [text for line in raw if (text := read_line(line).text.strip())]
+        told = told[-MOST:]
+    return tuple(text[:LONGEST] for text in told[:MOST])
+
+
+def causes(raw: Sequence[str]) -> list[str]:
+    """Lines that name a failure, own causes first; empty where there is none."""
+    own: list[str] = []
     second_hand: list[str] = []
     lines = [read_line(line) for line in raw]
     for number, line in enumerate(lines):
         text = line.text.strip()
-        if line.level == "WARNING" or not text:
+        if line.level in ("DEBUG", "INFO", "WARNING") or not text:
             continue
-        if _ARGUMENTS.search(text) or _WORDS.search(text):
-            causes.append(text)
+        if _ARGUMENTS.search(text) or (len(text) <= LONGEST and _WORDS.search(text)):
+            own.append(text)
         elif _EXCEPTION.match(text):
-            following = (later.text for later in lines[number + 1 : number + 3])
+            following = (later.text for later in lines[number + 1 : number + 4])
             details = [found[1].strip() for later in following if (found := _DETAIL.match(later))]
             text = " ".join([text, *(re.sub(r" \[type=.*", "", detail) for detail in details[:1])])
-            (second_hand if _SECOND_HAND.search(text) else causes).append(text)
-        elif line.level in ("ERROR", "CRITICAL") and _SECOND_HAND.search(text):
+            (second_hand if _SECOND_HAND.search(text) else own).append(text)
+        elif line.level and _SECOND_HAND.search(text) and not line.text.startswith(" "):
             second_hand.append(text)
-    told = distinct([*causes, *second_hand])
-    if not told:
-        told = [line.text.strip() for line in lines if line.text.strip()][-MOST:]
-    return tuple(text[:500] for text in told[:MOST])
+    return distinct([*own, *second_hand])
 
 
 def distinct(texts: list[str]) -> list[str]:

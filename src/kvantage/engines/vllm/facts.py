@@ -105,10 +105,11 @@ def pool_readings(told: Told, speculation: Mapping[str, Any]) -> dict[str, Readi
     )
     tokens = told.label_sum("kv_cache_size_tokens") or log.pool_tokens
     simple = bool(blocks and size and (tokens is None or tokens == blocks * size))
+    uneven = bool(size and tokens and (tokens % size if blocks is None else tokens != blocks * size))
     if tokens is None and blocks and size:
         tokens = blocks * size
     if tokens is not None:
-        derived = (blocks and size and not simple) or log.tokens_agree is False
+        derived = uneven or log.tokens_agree is False
         source: Source = "gauge" if told.label_sum("kv_cache_size_tokens") else "config"
         readings["kv_pool_tokens"] = Reading.of(
             tokens, "tokens", source, note=DERIVED if derived else NULL_BLOCK
@@ -117,8 +118,7 @@ def pool_readings(told: Told, speculation: Mapping[str, Any]) -> dict[str, Readi
     if blocks:
         readings["kv_pool_blocks"] = Reading.of(blocks, "blocks", where, note=NULL_BLOCK)
     if size:
-        mixed = None if simple or tokens is None else SMALLEST
-        readings["kv_block_tokens"] = Reading.of(size, "tokens", where, note=mixed)
+        readings["kv_block_tokens"] = Reading.of(size, "tokens", where, note=SMALLEST if uneven else None)
     if log.max_concurrency is not None:
         length = f"requests of {log.concurrency_length:,} tokens"
         readings["max_concurrency"] = Reading.of(log.max_concurrency, length, "config")
@@ -244,8 +244,9 @@ def warnings(
 ) -> list[str]:
     """What makes this server another than the one that was asked for."""
     found = []
+    log = told.log
     if speculation.get("simulated"):
-        method = speculation.get("rejection_sample_method") or told.log.simulated or "synthetic"
+        method = speculation.get("rejection_sample_method") or log.simulated or "synthetic"
         found.append(
             f"simulated or lossy acceptance ({method}): acceptance and outputs are not the drafter's own"
         )
@@ -275,9 +276,10 @@ def warnings(
     if asked and given and asked.value is not None and given.value is not None and given.value < asked.value:
         found.append(f"at most {given.value:.0f} requests run at once, not the {asked.value:.0f} asked for")
     wanted = told.arm.settings.chunked_prefill
-    scheduled = whole(told.setting("scheduler_config.max_num_scheduled_tokens"))
-    if wanted and scheduled and scheduled < wanted:
-        found.append(f"a step takes at most {scheduled} tokens, not {wanted}: the rest is kept for drafts")
+    batched = wanted or whole(told.setting("scheduler_config.max_num_batched_tokens")) or log.batched_tokens
+    scheduled = whole(told.setting("scheduler_config.max_num_scheduled_tokens")) or log.scheduled_tokens
+    if batched and scheduled and scheduled < batched:
+        found.append(f"a step takes at most {scheduled} tokens, not {batched}: the rest is kept for drafts")
     if wanted and told.setting("scheduler_config.enable_chunked_prefill") is False:
         found.append("the engine turned chunked prefill off")
     return found

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from kvantage.engines.vllm.checkpoint import Checkpoint
 from kvantage.engines.vllm.dtypes import is_fp8
 
@@ -26,7 +23,7 @@ def layer_bytes(model: Checkpoint, element: int, tensor_parallel: int) -> int | 
     attention keeps a key and a value of head_dim for each of the rank's KV heads.
     """
     text = model.text
-    if model.hybrid or "index_head_dim" in text or text.get("use_sliding_window") or is_windowed(text):
+    if model.hybrid or "index_head_dim" in text:
         return None
     if model.mla:
         rope = text.get("qk_rope_head_dim", 0)
@@ -39,11 +36,6 @@ def layer_bytes(model: Checkpoint, element: int, tensor_parallel: int) -> int | 
     if not isinstance(kv_heads, int) or not isinstance(width, int):
         return None
     return max(1, kv_heads // max(1, tensor_parallel)) * 2 * width * element
-
-
-def is_windowed(text: Mapping[str, Any]) -> bool:
-    """True where a sliding window is in use."""
-    return bool(text.get("sliding_window")) and text.get("use_sliding_window") is not False
 
 
 def layers(model: Checkpoint) -> int | None:

@@ -7,34 +7,38 @@ from collections.abc import Iterable, Mapping
 
 from kvantage.core import LogReadings, Reading
 from kvantage.engines.vllm.boot import BootLog, boot_log
-from kvantage.engines.vllm.death import explain_death
+from kvantage.engines.vllm.death import LONGEST, MOST, causes
 from kvantage.engines.vllm.facts import DERIVED
 from kvantage.engines.vllm.lines import read_line
 from kvantage.engines.vllm.windows import windows
 
 _NOTABLE = re.compile(
-    r"(won't work with speculative decoding|max_num_scheduled_tokens is set to|[Dd]isabl\w+ prefix caching"
-    r"|prefix caching to be disabled|overriding user-specified block_size|preempted"
+    r"(won't work with speculative decoding|[Dd]isabl\w+ prefix caching|prefix caching to be disabled"
+    r"|overriding user-specified block_size|(?:is|was|been) preempted"
     r"|Failed to reset prefix cache|scaling factor of 1\.0|[Ss]peculative decoding is (?:disabled|off)"
     r"|Overriding draft model max model len|capped to)"
 )
-_FAILED = re.compile(r"^(?:\([^)]*\) )?(?:ERROR|CRITICAL) |Traceback \(most recent call last\)|: error: ")
 
 CEILING = 0.999
 DEAD = 1.01
+LEAST_READABLE = 1.05
+"""Below this the two decimals of a printed length do not tell its steps."""
 
 
 def read_log(raw: Iterable[str]) -> LogReadings:
     """Windows, boot figures, warnings and errors of any span of lines."""
     lines = list(raw)
     told = windows(lines)
-    notable = [line.text.strip() for line in map(read_line, lines) if _NOTABLE.search(line.text)]
-    failed = any(_FAILED.search(line) for line in lines)
+    notable = [
+        line.text.strip()
+        for line in map(read_line, lines)
+        if line.level in ("", "INFO", "WARNING") and _NOTABLE.search(line.text)
+    ]
     return LogReadings(
         readings=boot_readings(boot_log(lines)) | pooled(told),
         windows=told,
         warnings=tuple(dict.fromkeys(notable)) + suspicions(told),
-        errors=explain_death(lines) if failed else (),
+        errors=tuple(text[:LONGEST] for text in causes(lines)[:MOST]),
     )
 
 
@@ -59,20 +63,20 @@ def boot_readings(log: BootLog) -> dict[str, Reading]:
 def pooled(told: Iterable[Mapping[str, float]]) -> dict[str, Reading]:
     """Acceptance over all windows, by their counts, never by averaging lines.
 
-    acceptance_length counts the bonus token and only steps that drafted; its `high` is the highest
-    window's.
+    acceptance_length counts the bonus token and only steps that drafted; `low` and `high` are the
+    lowest and the highest window's.
     """
-    counted = [window for window in told if "drafted_tokens" in window]
+    counted = [window for window in told if window.get("drafted_tokens")]
     drafted = sum(window["drafted_tokens"] for window in counted)
     if not drafted:
         return {}
-    readings = {}
-    exact = [window for window in counted if "drafts" in window and "emitted_tokens" in window]
+    readings = {"drafted_tokens": Reading.of(drafted, "tokens", "log window")}
     lengths = [window["acceptance_length"] for window in counted if "acceptance_length" in window]
-    if len(exact) == len(counted):
-        length = sum(window["emitted_tokens"] for window in exact) / sum(window["drafts"] for window in exact)
+    steps = [drafting_steps(window) for window in counted]
+    if len(lengths) == len(counted) and all(steps):
+        emitted = sum((n or 0) * length for n, length in zip(steps, lengths, strict=True))
         readings["acceptance_length"] = Reading.of(
-            length,
+            emitted / sum(n or 0 for n in steps),
             "tokens/step",
             "log window",
             low=min(lengths),
@@ -81,10 +85,17 @@ def pooled(told: Iterable[Mapping[str, float]]) -> dict[str, Reading]:
         )
     accepted = [window["accepted_tokens"] for window in counted if "accepted_tokens" in window]
     if len(accepted) == len(counted):
-        readings["draft_acceptance_rate"] = Reading.of(sum(accepted) / drafted, "", "log window")
         readings["accepted_tokens"] = Reading.of(sum(accepted), "tokens", "log window")
-    readings["drafted_tokens"] = Reading.of(drafted, "tokens", "log window")
+        readings["draft_acceptance_rate"] = Reading.of(sum(accepted) / drafted, "", "log window")
     return readings
+
+
+def drafting_steps(window: Mapping[str, float]) -> float | None:
+    """Steps that drafted: as counted, or (drafts of varying length) as accepted / (printed length - 1)."""
+    if "drafts" in window:
+        return window["drafts"]
+    length, accepted = window.get("acceptance_length", 1.0), window.get("accepted_tokens", 0.0)
+    return accepted / (length - 1) if length > LEAST_READABLE else None
 
 
 def suspicions(told: Iterable[Mapping[str, float]]) -> tuple[str, ...]:

@@ -34,8 +34,8 @@ _SECTIONS = (
 def resolved(info: Any) -> dict[str, Any]:
     """`{section.field: value}` of what decides how the server serves; empty where it does not tell.
 
-    Ports, addresses and names that differ between any two boots are left out, and the drafter's and
-    the target's whole configurations inside of `speculative_config` too.
+    Ports, addresses and names that differ between any two boots are left out, and so are private fields
+    and the drafter's and the target's whole configurations inside of `speculative_config`.
     """
     config = info.get("vllm_config") if isinstance(info, Mapping) else None
     if not isinstance(config, Mapping):
@@ -51,7 +51,7 @@ def leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]
     """Scalars and short lists below `tree`."""
     for name, value in tree.items():
         path = f"{above}{name}"
-        if _NOISE.search(str(name)) or secret_name(str(name)):
+        if str(name).startswith("_") or _NOISE.search(str(name)) or secret_name(str(name)):
             continue
         if isinstance(value, Mapping):
             if not (above.startswith("speculative_config.") and str(name).endswith("_config")):

@@ -87,6 +87,8 @@ def acceptance(text: str) -> dict[str, float]:
     accepted, drafted = told.get("accepted_tokens"), told.get("drafted_tokens")
     if accepted is not None and drafted is not None and accepted > drafted:
         return {}
+    if told.get("acceptance_length", 1.0) < 1:
+        return {}
     kept = ("acceptance_length", "accepted_tokens", "drafted_tokens")
     window: dict[str, float] = {name: told[name] for name in kept if name in told}
     rates, depth = positions(text)
@@ -98,7 +100,7 @@ def acceptance(text: str) -> dict[str, float]:
             window["drafts"] = drafted / depth
             window["acceptance_length"] = 1 + accepted * depth / drafted
             window["emitted_tokens"] = accepted + drafted / depth
-    elif "percent" in told:
+    elif told.get("percent", 101) <= 100:
         window["draft_acceptance_rate"] = told["percent"] / 100
     if drafted and told.get("drafted_tok_s"):
         window["window_s"] = drafted / told["drafted_tok_s"]
