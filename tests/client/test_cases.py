@@ -36,7 +36,9 @@ def check(case: dict[str, Any], reading: StreamReading) -> None:
     assert reading.status == expected.get("request_status", "ok"), reading.error
     assert reading.done
     seen = {
-        "events": reading.events if expected.get("done") or case["kind"] == "sse.bytes" else reading.events - 1,
+        "events": reading.events
+        if expected.get("done") or case["kind"] == "sse.bytes"
+        else reading.events - 1,
         "content": reading.content,
         "text_content": reading.content,
         "partial_text": reading.content,
@@ -77,7 +79,10 @@ async def test_a_stream_reads_the_same_wherever_it_is_torn(name: str) -> None:
 async def test_a_stream_reads_the_same_byte_by_byte(name: str) -> None:
     case = CASES[name]
     answer = streamed(body_of(case))
-    async with Canned(*(answer[place : place + 1] for place in range(len(answer)))) as server, Client() as client:
+    async with (
+        Canned(*(answer[place : place + 1] for place in range(len(answer)))) as server,
+        Client() as client,
+    ):
 
         async def until_read() -> None:
             before = client.progress.bytes

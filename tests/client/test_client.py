@@ -53,7 +53,10 @@ async def test_a_reset_before_the_answer() -> None:
 
 @pytest.mark.parametrize("after", ["close", "reset"])
 async def test_a_cut_stream_keeps_what_came(after: str) -> None:
-    async with Canned(HEAD, http_chunk(HELLO), http_chunk(HELLO[:30]), after=after) as server, Client() as client:
+    async with (
+        Canned(HEAD, http_chunk(HELLO), http_chunk(HELLO[:30]), after=after) as server,
+        Client() as client,
+    ):
         server.between = lambda: asyncio.sleep(0.005)
         exchange = await client.stream(ChatRequest(server.url, {}))
     reading = read_exchange(exchange)
@@ -234,13 +237,21 @@ async def test_compression_that_was_not_asked_for() -> None:
 
 async def test_an_answer_that_was_not_streamed_has_no_first_token() -> None:
     message = {"role": "assistant", "content": "Hello", "tool_calls": None}
-    body = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": {"prompt_tokens": 3}}
+    body = {
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 3},
+    }
     async with Canned(whole(json.dumps(body).encode())) as server, Client() as client:
         exchange = await client.post(server.url, {"a": 1})
         assert server.requests[0].endswith(b'{"a":1}')
     reading = read_exchange(exchange)
     assert exchange.json() == body
-    assert (reading.status, reading.content, reading.first_ns, len(reading.chunks)) == ("ok", "Hello", None, 0)
+    assert (reading.status, reading.content, reading.first_ns, len(reading.chunks)) == (
+        "ok",
+        "Hello",
+        None,
+        0,
+    )
     assert reading.final["usage"] == {"prompt_tokens": 3}
 
 
@@ -333,7 +344,9 @@ def test_a_deadline_is_positive() -> None:
 
 
 def test_the_body_is_json_whatever_it_holds() -> None:
-    prepared = prepare(ChatRequest("http://[::1]:8000/v1?a=b", {"text": "é\u2028\ud800"}, headers={"host": "me"}))
+    prepared = prepare(
+        ChatRequest("http://[::1]:8000/v1?a=b", {"text": "é\u2028\ud800"}, headers={"host": "me"})
+    )
     head, _, body = prepared.data.partition(b"\r\n\r\n")
     assert json.loads(body) == {"text": "é\u2028\ud800"}
     assert head.startswith(b"POST /v1?a=b HTTP/1.1\r\n")

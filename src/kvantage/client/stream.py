@@ -291,7 +291,7 @@ def _ids(value: Any) -> tuple[int, ...] | None:
 def _count(usage: Any) -> int | None:
     """The running count of generated tokens in a chunk's usage, where there is one."""
     value = usage.get("completion_tokens") if isinstance(usage, dict) else None
-    return value if type(value) is int and value >= 0 else None
+    return value if type(value) is int and 0 <= value < 2**31 else None
 
 
 def _error_words(chunk: Any) -> tuple[str, int | str | None] | None:
