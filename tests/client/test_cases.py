@@ -62,7 +62,7 @@ async def test_a_stream_reads_the_same_wherever_it_is_torn(name: str) -> None:
     async with Canned() as server, Client() as client:
 
         async def until_read() -> None:
-            while client.progress.bytes < wanted:
+            while client.progress.bytes < wanted:  # noqa: ASYNC110
                 await asyncio.sleep(0)
 
         server.between = until_read
@@ -86,7 +86,7 @@ async def test_a_stream_reads_the_same_byte_by_byte(name: str) -> None:
 
         async def until_read() -> None:
             before = client.progress.bytes
-            while client.progress.bytes == before:
+            while client.progress.bytes == before:  # noqa: ASYNC110
                 await asyncio.sleep(0)
 
         server.between = until_read

@@ -8,6 +8,7 @@ import socket
 import ssl
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,11 @@ def free_port() -> int:
     with socket.socket() as made:
         made.bind(("127.0.0.1", 0))
         return int(made.getsockname()[1])
+
+
+async def until(true: Callable[[], bool]) -> None:
+    while not true():  # noqa: ASYNC110
+        await asyncio.sleep(0)
 
 
 async def test_nothing_listens() -> None:
@@ -88,8 +94,7 @@ async def test_a_server_that_never_answers() -> None:
 async def test_cancelling_closes_the_socket_and_says_nothing() -> None:
     async with Canned(HEAD, http_chunk(HELLO), after="hang") as server, Client() as client:
         wave = asyncio.create_task(run_wave(client, [ChatRequest(server.url, {})] * 3))
-        while client.progress.reads < 3:
-            await asyncio.sleep(0.001)
+        await until(lambda: client.progress.reads >= 3)
         wave.cancel()
         with pytest.raises(asyncio.CancelledError):
             await wave
@@ -101,8 +106,7 @@ async def test_leaving_the_client_ends_what_is_under_way() -> None:
     async with Canned(HEAD, http_chunk(HELLO), after="hang") as server:
         async with Client() as client:
             running = asyncio.create_task(client.stream(ChatRequest(server.url, {})))
-            while client.progress.reads < 1:
-                await asyncio.sleep(0.001)
+            await until(lambda: client.progress.reads >= 1)
         exchange = await running
     assert exchange.error == "the client was closed"
 
@@ -289,7 +293,7 @@ async def test_more_requests_than_connections_wait_and_it_shows() -> None:
 
 async def test_tls(tmp_path: Path) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    subprocess.run(
+    subprocess.run(  # noqa: ASYNC221
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
          "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1",
          "-keyout", str(key), "-out", str(certificate)],
