@@ -138,15 +138,15 @@ class PlainCarrier:
         except OSError as error:
             self._lose(error)
             return
-        now = monotonic_ns()
+        wall_ns, now = time_ns(), monotonic_ns()
         if not size:
             self._lose(None)
             return
         arrived_ns = now
         if notes:
-            # the kernel stamps with the wall clock; its distance from ours is taken here and now
+            # the kernel stamps with the wall clock, whose distance from ours was taken just now
             seconds, nanoseconds = _read_timespec(notes[0][2])
-            told_ns = seconds * 1_000_000_000 + nanoseconds - time_ns() + now
+            told_ns = seconds * 1_000_000_000 + nanoseconds - wall_ns + now
             if self._last_ns <= told_ns <= now:
                 arrived_ns = told_ns
         self._last_ns = arrived_ns
