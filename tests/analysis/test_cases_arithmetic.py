@@ -167,7 +167,7 @@ def test_a_drafter_that_kills_prefix_reuse_is_a_finding() -> None:
     assert killed.status.status == "void"
     assert killed.status.finding == (
         "no prefix reuse: 0 of 55,009 prompt tokens served from the cache, "
-        "although the pool of 200,000 tokens holds the 55,074 needed"
+        "although the pool of 200,000 tokens holds the 55,088 needed"
     )
 
 

@@ -55,7 +55,7 @@ def test_the_constraint_has_its_margin() -> None:
     verdict = verdict_of({"none": STEADY, "mtp": FAST}, {"mtp": 12_500})
     constraint = verdict.constraint
     assert constraint is not None
-    assert constraint.held.value == 6.1
+    assert (constraint.held.value, constraint.quotient.value) == (6, 6.1)
     assert constraint.margin.value == 2
     assert constraint.spare_tokens.value == 12_500 - 4 * 2080
     assert constraint.admission == "computed, not admitted yet"
@@ -80,6 +80,7 @@ def test_ties_are_ties() -> None:
 def test_one_pair_decides_nothing_for_certain() -> None:
     verdict = verdict_of({"none": [20.0], "mtp": [30.0]})
     assert (verdict.status, verdict.arm) == ("undecided", "mtp")
+    assert verdict.sentences[0].startswith("'mtp' is ahead, and not for certain: 30.0 tok/s")
     assert "no interval" in verdict.sentences[1]
 
 

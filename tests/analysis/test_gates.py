@@ -118,7 +118,7 @@ def test_an_evicted_document_is_a_finding() -> None:
         "at least 7,872 expected, 3,920 short"
     ]
     assert cell.status.finding == (
-        "evicted: 2 of 4 documents no longer resident; pool 8,000 tokens < 8,260 needed"
+        "evicted: 2 of 4 documents no longer resident; pool 8,000 tokens < 8,320 needed"
     )
     assert cell.missed_requests.value == 2
     assert cell.cached_tokens.value == 3984
@@ -161,7 +161,7 @@ def test_cold_prefills_take_turns() -> None:
     assert cell.speed.decode.value == pytest.approx(20.0)
     small = one_cell(turns, "cold", 2, arm={"pool": 3000})
     assert reasons(small) == ["no_queue: at most 1 of 2 requests ran at the same time"]
-    assert small.status.finding == "did not fit: pool 3,000 tokens < 4,066 needed for 2 at once"
+    assert small.status.finding == "did not fit: pool 3,000 tokens < 4,096 needed for 2 at once"
 
 
 def test_retractions_void() -> None:

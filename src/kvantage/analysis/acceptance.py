@@ -235,11 +235,11 @@ def _decode_length(
     if len(timing) and use.all():
         length = float(timing.after.sum() / timing.chunks_after.sum())
         most = drafts + 1 if drafts else None
-        limit = drafting.value * MERGED_TOLERANCE if drafting.value is not None else None
+        limit = _most_length(counts, drafting)
         if most is not None and int(timing.widest.max()) > most:
             refused = f"chunks: one carried {timing.widest.max()} tokens, more than a step's {most}"
         elif limit is not None and length > limit:
-            refused = f"chunks: {length:.2f} tokens a chunk, more than a drafting step's {drafting.value:.2f}"
+            refused = f"chunks: {length:.2f} tokens a chunk, more than the {limit:.2f} that a step can emit"
         elif length < (least := _least_length(counts, drafts)):
             refused = f"chunks: {length:.2f} tokens a chunk, fewer than the {least:.2f} that a step emitted"
         else:
@@ -254,6 +254,15 @@ def _decode_length(
         value = min(value, drafting.value)
     note = _notes("incl. bonus, per decode step: from tokens emitted and drafts accepted", counts.note)
     return Reading.of(value, "tokens/step", counts.source, note=note), refused
+
+
+def _most_length(counts: _Counts, drafting: Reading) -> float | None:
+    """The most tokens a decode step: a drafting step's, and what accepted drafts can explain."""
+    bounds = [drafting.value] if drafting.value is not None else []
+    if counts.source == "request" and counts.emitted is not None:
+        value = emitted_per_step(counts.emitted, counts.accepted, counts.requests)
+        bounds += [value] if value is not None else []
+    return min(bounds) * MERGED_TOLERANCE if bounds else None
 
 
 def _least_length(counts: _Counts, drafts: int | None) -> float:

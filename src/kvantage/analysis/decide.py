@@ -44,12 +44,14 @@ class RuledOut:
 class Constraint:
     """The least number of resident sessions, and how far the arm is from it.
 
-    `margin` is in whole sessions beyond the least; `admission` says how well that is known.
+    `held` are whole sessions, each in whole blocks; `quotient` is pool / session. `margin` is in whole
+    sessions beyond the least; `admission` says how well that is known.
     """
 
     wanted: Reading
     session_tokens: Reading
     held: Reading
+    quotient: Reading
     margin: Reading
     spare_tokens: Reading
     admission: str = ADMISSION
@@ -186,7 +188,8 @@ def _constraint(pool: Pool, policy: Policy) -> Constraint | None:
     return Constraint(
         Reading.of(policy.sessions, "sessions", "config"),
         Reading.of(policy.session_tokens, "tokens", "config"),
-        Reading.of(quotient, "sessions", "computed", note=ADMISSION),
+        Reading.of(whole, "sessions", "computed", note=ADMISSION),
+        Reading.of(quotient, "sessions", "computed", note="pool / session"),
         Reading.of(whole - policy.sessions, "sessions", "computed", note=ADMISSION),
         Reading.of(pool.tokens.value - policy.sessions * taken, "tokens", "computed"),
     )
@@ -294,13 +297,15 @@ def _first_sentence(
     room = ""
     if constraint is not None and constraint.held.value is not None:
         room = (
-            f"; its pool holds {constraint.held.value:.1f} sessions of "
+            f"; its pool holds {constraint.held.value:.0f} whole sessions of "
             f"{constraint.session_tokens.value:,.0f} tokens where {constraint.wanted.value:.0f} are asked "
             f"({ADMISSION})"
         )
     if status == "tie":
         names = wording.listed([wording.named(arm) for arm in (best.arm, *ties)])
         return f"{names} tie on {objective}: the interval of their ratio spans 1; best is {speed}{room}."
+    if status == "undecided":
+        return f"{wording.named(best.arm)} is ahead, and not for certain: {speed}{room}."
     return f"Serve with {wording.named(best.arm)}: {speed}{room}."
 
 
@@ -312,7 +317,7 @@ def _second_sentence(runner_up: str | None, margin: Reading, level: str, flips: 
         if margin.low is not None and margin.high is not None:
             spans = f" ({margin.low:.2f} to {margin.high:.2f}; {level})"
         else:
-            spans = f" (no interval{': ' + level if level else ''})"
+            spans = f" ({level or 'no interval'})"
         parts.append(f"It is {wording.times(margin.value)} the runner-up {wording.named(runner_up)}{spans}")
     if flips:
         parts.append(f"what would flip it: {'; or '.join(flips[:2])}")

@@ -8,6 +8,7 @@ from typing import Any
 
 from kvantage.core.facts import Facts
 
+UNTOLD = "not told"
 READ_BACK = (
     "context_length",
     "effective_max_running",
@@ -25,6 +26,11 @@ class Differing:
     arm: str
     baseline: str
 
+    @property
+    def one_sided(self) -> bool:
+        """True when only one of the two servers tells it."""
+        return UNTOLD in (self.arm, self.baseline)
+
 
 def resolved_differences(arm: Facts | None, baseline: Facts | None) -> tuple[Differing, ...]:
     """Every resolved setting and read-back fact in which the two servers differ, by name."""
@@ -37,7 +43,7 @@ def resolved_differences(arm: Facts | None, baseline: Facts | None) -> tuple[Dif
             if value is not None:
                 flat[name] = f"{value:,.10g}"
     return tuple(
-        Differing(name, mine.get(name, "not told"), theirs.get(name, "not told"))
+        Differing(name, mine.get(name, UNTOLD), theirs.get(name, UNTOLD))
         for name in sorted(mine.keys() | theirs.keys())
         if mine.get(name) != theirs.get(name)
     )
@@ -48,6 +54,6 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     for name, value in settings.items():
         if isinstance(value, Mapping):
             flat |= _flat(value, f"{prefix}{name}.")
-        else:
+        elif value is not None and str(value) != "None":
             flat[f"{prefix}{name}"] = str(value)
     return flat

@@ -67,11 +67,13 @@ class Evidence:
         return told * 1e-9
 
     def needed_tokens(self) -> float | None:
-        """Tokens that the largest wave holds at once: every prompt with its answer."""
+        """Tokens that the largest wave holds at once: every prompt with its answer, in whole blocks."""
         prompt, output = self.column("prompt_tokens"), self.column("output_tokens")
         each = prompt + np.where(np.isnan(output), self.asked or 0, output)
         if not len(each) or np.isnan(each).any():
             return None
+        block = self.fact("kv_block_tokens") or 1.0
+        each = np.ceil(each / block) * block
         rows = self.cell.rows
         waves = self.requests.repeat[rows]
         chains = np.unique(self.requests.chain[rows], return_inverse=True)[1]

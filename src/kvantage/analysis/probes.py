@@ -11,6 +11,9 @@ from kvantage.analysis.cells import Cell
 from kvantage.core.columns import RequestColumns
 from kvantage.core.reading import Reading
 
+REFUSED = "the server answered 4"
+"""How a request's error begins when the server would not take the question at all."""
+
 
 @dataclass(frozen=True)
 class ProbeResult:
@@ -92,7 +95,8 @@ def _probe(requests: RequestColumns, cell: Cell, control: Cell | None) -> ProbeR
 
 def _verdict(requests: RequestColumns, row: int) -> tuple[str, str]:
     if not requests.ok[row]:
-        return "fail", f"the request failed: {requests.error[row]}"
+        error = str(requests.error[row])
+        return ("void" if error.startswith(REFUSED) else "fail"), f"the request failed: {error}"
     checks = requests.checks[row]
     status = checks.get("status")
     if status not in ("pass", "fail", "void"):

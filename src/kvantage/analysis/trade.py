@@ -38,10 +38,7 @@ def weigh(comparison: Comparison, pool: Pool, control: Pool) -> Trade:
     if not known:
         parts = [_unmeasured(refused)]
     elif refused:
-        places = wording.listed(tuple(dict.fromkeys(_place(ratio) for ratio in refused)))
-        void = dict.fromkeys(wording.named(arm) for ratio in refused for arm in ratio.void_arms)
-        why = f" (void in {wording.listed(tuple(void))})" if void else ""
-        parts.append(f"no ratio on {places}{why}")
+        parts += _refusals(refused)
     sentence = ", ".join([cost, *parts])
     if effect == "loses":
         paid = lost is not None and lost > SAME_POOL
@@ -148,7 +145,19 @@ def _effect(sides: Sequence[str]) -> str:
     return "undecided" if all(side == "unclear" for side in sides) else "mixed"
 
 
+def _refusals(refused: Sequence[Ratio]) -> list[str]:
+    """The places without a ratio, by the arms that are void there."""
+    places: dict[tuple[str, ...], list[str]] = {}
+    for ratio in refused:
+        places.setdefault(ratio.void_arms, []).append(_place(ratio))
+    told = []
+    for arms, where in places.items():
+        void = wording.listed([wording.named(arm) for arm in arms])
+        told.append(f"no ratio on {wording.listed(where)} ({f'void in {void}' if arms else 'not measured'})")
+    return told
+
+
 def _unmeasured(refused: Sequence[Ratio]) -> str:
     if not refused:
         return "and no speed was measured in both arms"
-    return f"and every speed ratio is refused ({refused[0].ratio.missing})"
+    return f"and every speed ratio is refused ({(refused[0].ratio.missing or '').removeprefix('refused: ')})"

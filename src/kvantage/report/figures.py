@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from kvantage.core.reading import Reading
 
 DASH = "–"
+WIDE = 10
+"""An interval whose ends lie further apart than this factor says nothing; it is told in words."""
 
 
 def figure(reading: Reading, digits: int | None = None) -> str:
@@ -37,6 +39,8 @@ def interval(reading: Reading) -> str:
     """The ends of the interval, or a dash."""
     if reading.low is None or reading.high is None:
         return DASH
+    if reading.high > WIDE * reading.low:
+        return f"over {WIDE}-fold wide"
     return f"{reading.low:.2f} to {reading.high:.2f}"
 
 

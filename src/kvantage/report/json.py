@@ -312,6 +312,7 @@ def _constraint(constraint: Constraint) -> Json:
         "wanted_sessions": number(constraint.wanted),
         "session_tokens": number(constraint.session_tokens),
         "held_sessions": number(constraint.held),
+        "quotient_sessions": number(constraint.quotient),
         "margin_sessions": number(constraint.margin),
         "spare_tokens": number(constraint.spare_tokens),
         "admission": constraint.admission,

@@ -32,6 +32,7 @@ def report_markdown(findings: Findings) -> str:
         *_verdict(findings),
         *_pairs(findings),
         *_table(tables.ratios(findings)),
+        *_crossovers(findings),
         *_table(tables.cells(findings)),
         *_excluded(findings),
         *_table(tables.differences(findings)),
@@ -52,11 +53,28 @@ def _trades(findings: Findings) -> list[str]:
 
 
 def _pairs(findings: Findings) -> list[str]:
-    rivals = [comparison for comparison in findings.comparisons if not comparison.against_control]
+    rivals = [
+        each
+        for each in findings.comparisons
+        if not each.against_control
+        and (each.pool_tokens.known or any(ratio.ratio.known for ratio in each.ratios))
+    ]
     if not rivals:
         return []
     lines = ["## Each pair of drafters", ""]
     return [*lines, *(f"- {markdown(pair_sentence(each))}." for each in rivals), ""]
+
+
+def _crossovers(findings: Findings) -> list[str]:
+    found = [
+        f"- **{markdown(each.arm)}**, {markdown(each.crossover_phase or '')}: {each.crossover.words}."
+        for each in findings.comparisons
+        if each.against_control and each.crossover is not None
+    ]
+    if not found:
+        return []
+    said = "Concurrencies between which the ratio to the control falls below 1, of those that were measured."
+    return ["## Where a drafter stops paying", "", said, "", *found, ""]
 
 
 def _verdict(findings: Findings) -> list[str]:

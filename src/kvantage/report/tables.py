@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kvantage.analysis.capacity import Sessions
 from kvantage.analysis.compare import Comparison, Metric
+from kvantage.analysis.differences import UNTOLD
 from kvantage.analysis.findings import ArmFindings, Findings
 from kvantage.analysis.measure import CellFindings
 from kvantage.analysis.probes import ProbeResult
@@ -29,7 +30,7 @@ def results(findings: Findings) -> Table:
     """An arm a row: its pool, and its speed on each workload with the ratio to the control."""
     notes = Notes()
     places = _places(findings)
-    columns = ["Arm", "KV pool (tokens)", "against control"]
+    columns = ["Arm", "KV pool (tokens)", "to control"]
     columns += [_column(place) for place in places]
     against = {each.arm: each for each in findings.comparisons if each.against_control}
     rows = []
@@ -54,7 +55,7 @@ def sessions(findings: Findings, brief: bool = False) -> Table:
     notes = Notes()
     lengths = findings.arms[0].sessions if findings.arms else ()
     columns = ["Arm", "KV pool", "tokens"]
-    columns += [] if brief else ["bytes lost", "tokens lost"]
+    columns += [] if brief else ["bytes, to control", "tokens, to control"]
     columns += [f"{each.name}: {figure(each.session_tokens)} tokens" for each in lengths]
     rows = []
     for arm in findings.arms:
@@ -144,24 +145,23 @@ def first_tokens(findings: Findings) -> Table:
     )
 
 
-def ratios(findings: Findings, control_only: bool = False) -> Table:
-    """Every ratio with both figures and its interval."""
+def ratios(findings: Findings) -> Table:
+    """Every ratio to the control with both figures and its interval; each pair is in report.json."""
     notes = Notes()
     columns = (
         "Arm",
-        "against",
         "what",
         "at once",
         "ratio",
         "interval",
         "arm",
-        "baseline",
+        "control",
         "AL",
         "rho = break-even AL",
     )
     rows = []
     for comparison in findings.comparisons:
-        if control_only and not comparison.against_control:
+        if not comparison.against_control:
             continue
         for ratio in comparison.ratios:
             if ratio.metric not in ("decode_tok_s", "steady_tok_s", "ttft_s"):
@@ -169,8 +169,7 @@ def ratios(findings: Findings, control_only: bool = False) -> Table:
             rows.append(
                 (
                     comparison.arm,
-                    comparison.baseline,
-                    f"{ratio.phase} {ratio.workload}, {METRIC_WORDS[ratio.metric]}",
+                    f"{_named(ratio.phase, ratio.workload)}, {METRIC_WORDS[ratio.metric]}",
                     str(ratio.concurrency),
                     notes.mark(times(ratio.ratio), ratio.ratio),
                     _spanned(ratio.ratio, ratio.replication, notes),
@@ -276,16 +275,27 @@ def recall(findings: Findings) -> Table:
 
 def differences(findings: Findings) -> Table:
     """What the servers resolved differently, the declared change included."""
-    rows = [
-        (comparison.arm, each.setting, each.arm, each.baseline)
-        for comparison in findings.comparisons
-        if comparison.against_control
-        for each in comparison.differs
-    ]
+    control = findings.study.control
+    rows, notes = [], []
+    for comparison in findings.comparisons:
+        if not comparison.against_control:
+            continue
+        rows += [
+            (comparison.arm, each.setting, each.arm, each.baseline)
+            for each in comparison.differs
+            if not each.one_sided
+        ]
+        alone = [f"{each.setting} {each.arm}" for each in comparison.differs if each.baseline == UNTOLD]
+        if alone:
+            notes.append(f"Only {comparison.arm} tells: {', '.join(alone)}.")
+        gone = [f"{each.setting} {each.baseline}" for each in comparison.differs if each.arm == UNTOLD]
+        if gone:
+            notes.append(f"Only {control} tells, beside {comparison.arm}: {', '.join(gone)}.")
     return Table(
-        f"What the servers resolved otherwise than {findings.study.control}",
-        ("Arm", "setting", "here", f"in {findings.study.control}"),
+        f"What the servers resolved otherwise than {control}",
+        ("Arm", "setting", "here", f"in {control}"),
         tuple(rows),
+        notes=tuple(notes),
     )
 
 
@@ -413,10 +423,13 @@ def _probe(probe: ProbeResult, brief: bool) -> str:
 
 
 def _failures(findings: Findings) -> Iterable[str]:
+    """Each failure once, with the arms and concurrencies that had it."""
+    where: dict[str, list[str]] = {}
     for arm in findings.arms:
         for probe in arm.probes:
-            if probe.failures:
-                yield f"{arm.name}, {probe.kind}, {probe.concurrency} at once: {'; '.join(probe.failures)}"
+            for failure in probe.failures:
+                where.setdefault(failure, []).append(f"{arm.name} at {probe.concurrency}")
+    return (f"{failure} ({', '.join(places)})" for failure, places in where.items())
 
 
 def _held(held: Sessions, notes: Notes, brief: bool) -> str:
@@ -428,7 +441,11 @@ def _held(held: Sessions, notes: Notes, brief: bool) -> str:
 
 
 def _work(cell: CellFindings) -> str:
-    return f"short {cell.key.workload}" if cell.key.phase == "short" else cell.key.phase
+    return _named(cell.key.phase, cell.key.workload)
+
+
+def _named(phase: str, workload: str) -> str:
+    return phase if workload == "documents" else f"{phase} {workload}"
 
 
 def _after(first: int, columns: Sequence[str]) -> tuple[int, ...]:

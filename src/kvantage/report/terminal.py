@@ -11,6 +11,7 @@ from rich.text import Text
 from kvantage.analysis.findings import Findings
 from kvantage.report import tables
 from kvantage.report.escape import plain
+from kvantage.report.figures import DASH
 from kvantage.report.tables import Table
 
 
@@ -23,7 +24,7 @@ def show_terminal(findings: Findings, console: Console | None = None) -> None:
     _show(out, tables.results(findings))
     _show(out, tables.sessions(findings, brief=True))
     _show(out, tables.acceptance(findings, brief=True))
-    _show(out, tables.void(findings))
+    _void(out, findings)
     _show(out, tables.probes(findings, brief=True))
     _show(out, tables.recall(findings))
     for arm in findings.arms:
@@ -42,6 +43,19 @@ def show_terminal(findings: Findings, console: Console | None = None) -> None:
         out.print(Padding(Text(plain(sentence_text)), (0, 0, 0, 2)))
     for limit in findings.limits[:2]:
         out.print(Padding(Text(plain(limit), style="dim"), (0, 0, 0, 2)))
+
+
+def _void(out: Console, findings: Findings) -> None:
+    rows = tables.void(findings).rows
+    if not rows:
+        return
+    out.print(Text("Void, and why", style="bold"))
+    for arm, _, cell, at_once, reason, finding in rows:
+        line = Text.assemble((plain(arm), "bold"), f" {plain(cell)}, {at_once} at once: {plain(reason)}")
+        out.print(Padding(line, (0, 0, 0, 2)))
+        if finding != DASH:
+            out.print(Padding(Text(plain(finding), style="yellow"), (0, 0, 0, 4)))
+    out.print()
 
 
 def _show(out: Console, table: Table) -> None:
