@@ -38,6 +38,9 @@ class Sockets:
         self._open: dict[int, PlainCarrier] = {}
         self._gathering = False
         self._inbox = memoryview(bytearray(INBOX_BYTES))
+        # The kernel stamps while any socket asks for it, and begins a moment after the first one does.
+        self._stamping = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._stamping.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         self._epoll = select.epoll()
         self._ticker = Ticker(self._gather)
         self._ticker.__enter__()
@@ -50,6 +53,7 @@ class Sockets:
         self._ticker.__exit__(None, None, None)
         self._loop.remove_reader(self._epoll.fileno())
         self._epoll.close()
+        self._stamping.close()
 
     async def connect(self, host: str, port: int, connection: Connection) -> None:
         """Open a socket for a connection, trying each of the host's addresses. Raises OSError."""
