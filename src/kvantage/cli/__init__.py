@@ -18,6 +18,7 @@ COMMANDS = {
     "run": Entry("kvantage.cli.run", "Run a study: every arm, the same work, a report."),
     "report": Entry("kvantage.cli.report", "Report again from what was measured."),
     "check": Entry("kvantage.cli.check", "Read a study file and say what it asks for."),
+    "plan": Entry("kvantage.cli.plan", "Predict pools, sessions and speeds before anything is started."),
     "calibrate": Entry("kvantage.cli.calibrate", "Prove how exactly this machine times a stream."),
 }
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
 
 from kvantage.core import UsageError
 from kvantage.planner.mtp import weight_names
@@ -25,10 +31,15 @@ class Checkpoint:
     tensors: tuple[str, ...] | None = None
     files: tuple[str, ...] = ()
     weights_bytes: int | None = None
+    note: str | None = None
 
 
 def read_checkpoint(model: str, revision: str | None = None) -> Checkpoint:
-    """A folder, a config.json, or a hub name (with huggingface-hub and a network). Raises UsageError."""
+    """A folder, a config.json, or a hub name. Raises UsageError.
+
+    A hub name is fetched with huggingface-hub where that is installed; without it or without a network, the
+    facts of some public models that ship with kvantage are taken, and the checkpoint's note says so.
+    """
     path = Path(model).expanduser()
     if path.is_dir():
         return _from_folder(path)
@@ -40,7 +51,23 @@ def read_checkpoint(model: str, revision: str | None = None) -> Checkpoint:
         raise UsageError(
             f"there is no model at `{model}`", hint="Give a folder, a config.json or a hub name."
         )
-    return _from_hub(model, revision)
+    try:
+        return _from_hub(model, revision)
+    except UsageError:
+        kept = _known(model)
+        if kept is None:
+            raise
+        return kept
+
+
+def _known(model: str) -> Checkpoint | None:
+    """The facts that ship with kvantage, by a model's exact hub name."""
+    text = (Path(str(resources.files("kvantage.planner"))) / "known.yaml").read_text(encoding="utf-8")
+    for entry in yaml.safe_load(text)["models"]:
+        if model in entry["names"]:
+            note = f"not read from the hub: facts that ship with kvantage ({entry['source']})"
+            return Checkpoint(model, entry["config"], weights_bytes=entry.get("weights_bytes"), note=note)
+    return None
 
 
 def _from_folder(folder: Path, name: str | None = None) -> Checkpoint:
@@ -69,6 +96,11 @@ def _from_folder(folder: Path, name: str | None = None) -> Checkpoint:
 
 
 def _from_hub(model: str, revision: str | None) -> Checkpoint:
+    if not _reachable():
+        raise UsageError(
+            f"`{model}` is not a folder or a file here, and the hub cannot be reached",
+            hint="Without a network, give the model's folder or its config.json.",
+        )
     try:
         hub = importlib.import_module("huggingface_hub")
     except ImportError:
@@ -97,6 +129,20 @@ def _from_hub(model: str, revision: str | None) -> Checkpoint:
     total = (index.get("metadata") or {}).get("total_size")
     size = int(total) if isinstance(total, int | float) else None
     return Checkpoint(model, config, tuple(names) if names else None, (), size)
+
+
+def _reachable(within_s: float = 3.0) -> bool:
+    """Whether the hub answers at all, asked once and briefly; behind a proxy it is assumed to."""
+    if os.environ.get("HF_HUB_OFFLINE") == "1":
+        return False
+    if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
+        return True
+    place = urlsplit(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
+    try:
+        socket.create_connection((place.hostname or "", place.port or 443), within_s).close()
+    except OSError:
+        return False
+    return True
 
 
 def _read_json(path: Path) -> Mapping[str, Any]:

@@ -164,6 +164,8 @@ def geometry_of(checkpoint: Checkpoint) -> Geometry:
     layers, problem = build_layers(fields, family, kinds)
     mtp = read_mtp(fields, family, layers, checkpoint.tensors, checkpoint.files)
     hint = kv_hint(config, inner)
+    if checkpoint.note:
+        fields.notes.insert(0, checkpoint.note)
     if hint.problem:
         fields.notes.append(f"{hint.problem}: the model's own dtype is assumed for its KV")
     dtype = model_dtype(fields)

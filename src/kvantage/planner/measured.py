@@ -52,11 +52,12 @@ def table(compared: list[Compared]) -> str:
         "| engine | model | drafting | memory | predicted tokens | printed tokens | error |",
         "|---|---|---|---|---:|---:|---:|",
     ]
-    lines += [
-        f"| {row.engine} {row.version} | {row.target} | {row.drafting} "
-        f"| {'known' if row.known else 'derived'} | {row.predicted:,} | {row.measured:,} | {row.error * 100:+.2f} % |"
-        for row in compared
-    ]
+    for row in compared:
+        memory = "known" if row.known else "derived"
+        lines.append(
+            f"| {row.engine} {row.version} | {row.target} | {row.drafting} | {memory} | {row.predicted:,} "
+            f"| {row.measured:,} | {row.error * 100:+.2f} % |"
+        )
     return "\n".join(lines)
 
 
