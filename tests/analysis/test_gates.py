@@ -175,6 +175,16 @@ def test_retractions_void() -> None:
     ]
 
 
+def test_a_finding_is_told_once() -> None:
+    requests = repeats(4)
+    requests[1] = replace(requests[1], cached=0)
+    cell = one_cell(requests, "repeat", 4, arm={"pool": 8000}, counters={"preemptions": 1.0})
+    assert len(cell.status.reasons) == 2
+    assert cell.status.finding == (
+        "evicted: 1 of 4 documents no longer resident; pool 8,000 tokens < 8,320 needed"
+    )
+
+
 def test_the_servers_own_cap_voids() -> None:
     cell = one_cell(repeats(2), "repeat", 2, arm={"facts": {"effective_max_running": 1}})
     assert reasons(cell) == [

@@ -296,7 +296,8 @@ def judge_cell(evidence: Evidence, simulation_allowed: bool = False) -> CellStat
                 findings.append(failure.finding)
     if not reasons:
         return CellStatus("ok")
-    return CellStatus("void", tuple(reasons), "; ".join(findings) or None)
+    told = [each for each in findings if not any(each in other and each != other for other in findings)]
+    return CellStatus("void", tuple(reasons), "; ".join(told) or None)
 
 
 def _running(evidence: Evidence) -> float | None:

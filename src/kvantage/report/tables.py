@@ -179,9 +179,8 @@ def ratios(findings: Findings) -> Table:
                     figure(ratio.rho),
                 )
             )
-    return Table(
-        "Each arm against the others", columns, tuple(rows), _after(4, columns), tuple(notes.lines())
-    )
+    title = f"Every ratio to {findings.study.control}"
+    return Table(title, columns, tuple(rows), _after(2, columns), tuple(notes.lines()))
 
 
 def acceptance(findings: Findings, brief: bool = False) -> Table:
