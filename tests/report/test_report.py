@@ -290,3 +290,11 @@ def test_a_folder_that_is_gone_is_said(tmp_path: Path) -> None:
 
 def test_the_same_findings_give_the_same_report() -> None:
     assert report_json(analyse(full().data())) == report_json(analyse(full().data()))
+
+
+def test_every_gate_is_explained() -> None:
+    from kvantage.analysis.gates import PHASE_GATES
+
+    text = (ROOT / "docs" / "report.md").read_text(encoding="utf-8")
+    for gate in {name for gates in PHASE_GATES.values() for name in gates}:
+        assert f"| `{gate}` |" in text
