@@ -18,6 +18,7 @@ from kvantage.planner.machine import Machine, read_machine
 from kvantage.planner.memory import GIB
 from kvantage.planner.page import drafter_alone_json, drafter_json, geometry_json, plan_json
 from kvantage.planner.plan import ArmAsked, Asked, make_plan
+from kvantage.planner.pools import DEFAULT
 from kvantage.planner.studies import asked_of
 from kvantage.study import load_study
 from kvantage.study.units import parse_tokens
@@ -28,7 +29,7 @@ from kvantage.study.units import parse_tokens
 @click.option(
     "--hardware", metavar="NAME", help="two-gb10, h100, h200, b200, rtx-6000, gb10, cpu, or a file."
 )
-@click.option("--engine", default="vllm", metavar="NAME", help="Whose pool arithmetic; default vllm.")
+@click.option("--engine", default=DEFAULT, show_default=True, metavar="NAME", help="Whose pool arithmetic.")
 @click.option("--arms", metavar="LIST", help="Such as none,mtp:3,dflash:DRAFT:5:fp8.")
 @click.option(
     "--draft", "drafts", multiple=True, metavar="DRAFT", help="With a model alone: a drafter to print too."

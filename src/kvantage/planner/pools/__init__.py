@@ -10,6 +10,7 @@ from kvantage.planner.memory import Demand, Left, PoolPrediction, Rank
 from kvantage.planner.pools import llamacpp, sglang, vllm
 
 ENGINES: dict[str, ModuleType] = {"sglang": sglang, "vllm": vllm, "llamacpp": llamacpp}
+DEFAULT = "vllm"
 
 
 def find(engine: str) -> ModuleType:
