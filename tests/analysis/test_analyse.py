@@ -152,6 +152,23 @@ def test_a_simulated_study_says_so_first() -> None:
     assert any("simulated" in limit for limit in found.limits)
 
 
+def test_what_happened_is_told_once_an_arm() -> None:
+    data = replace(
+        two_arms().data(),
+        events=(
+            {"at": "t", "kind": "warning", "arm": "mtp", "text": "page size was changed"},
+            {"at": "u", "kind": "warning", "arm": "mtp", "text": "page size was changed"},
+            {"at": "v", "kind": "cache", "arm": "none", "words": "a repeat hit 512 tokens"},
+            {"at": "w", "kind": "ready"},
+        ),
+    )
+    found = analyse(data).events
+    assert [(each.kind, each.arm, each.text) for each in found] == [
+        ("warning", "mtp", "page size was changed"),
+        ("cache", "none", "a repeat hit 512 tokens"),
+    ]
+
+
 def test_ranges_and_codes() -> None:
     starts, counts = np.array([5, 0, 9], dtype=np.int64), np.array([2, 0, 3], dtype=np.int64)
     assert ranges(starts, counts).tolist() == [5, 6, 9, 10, 11]

@@ -183,6 +183,7 @@ def test_the_write_up_holds_its_sections() -> None:
         "Every cell",
         "Not run",
         "How it was measured",
+        "The commands",
         "Measured when",
         "Limits",
     ]

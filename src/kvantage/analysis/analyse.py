@@ -18,6 +18,7 @@ from kvantage.analysis.findings import (
     ArmFindings,
     ArmStatus,
     BootFindings,
+    Event,
     Findings,
     SkippedFindings,
     StudyFindings,
@@ -73,6 +74,7 @@ def analyse(data: StudyData) -> Findings:
         trades=trades,
         verdict=_verdict(data, arms, measured, pools, comparisons),
         drift=drift,
+        events=_events(data),
         notice=notice,
         simulated=data.simulated,
         limits=limits_of(arms, lengths, drift, data),
@@ -283,6 +285,19 @@ def _study(data: StudyData) -> StudyFindings:
         concurrency=asked.concurrencies(data.study),
         declared=data.study,
     )
+
+
+def _events(data: StudyData) -> tuple[Event, ...]:
+    """The events that say something in words, each once for an arm."""
+    found: dict[tuple[str, str | None, str], Event] = {}
+    for event in data.events:
+        text = event.get("text") or event.get("words")
+        if text:
+            arm = str(event["arm"]) if event.get("arm") else None
+            kind = str(event.get("kind", ""))
+            made = Event(str(event.get("at", "")), kind, arm, str(text))
+            found.setdefault((kind, arm, made.text), made)
+    return tuple(found.values())
 
 
 def _notice(data: StudyData) -> str | None:

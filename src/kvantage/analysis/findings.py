@@ -76,6 +76,16 @@ class ArmFindings:
 
 
 @dataclass(frozen=True)
+class Event:
+    """Something that happened and that a reader wants to know: a warning, the proof of a cache."""
+
+    at: str
+    kind: str
+    arm: str | None
+    text: str
+
+
+@dataclass(frozen=True)
 class StudyFindings:
     """What was studied, in the study's own words."""
 
@@ -98,6 +108,7 @@ class Findings:
     trades: tuple[Trade, ...]
     verdict: Verdict
     drift: tuple[Drift, ...]
+    events: tuple[Event, ...]
     notice: str | None
     simulated: bool
     limits: tuple[str, ...]

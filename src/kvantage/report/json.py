@@ -65,6 +65,10 @@ def report(findings: Findings) -> Json:
         "arms": {arm.name: _arm(arm) for arm in findings.arms},
         "comparisons": [_comparison(comparison) for comparison in findings.comparisons],
         "drift": [_drift(each) for each in findings.drift],
+        "events": [
+            {"at": event.at, "kind": event.kind, "arm": event.arm, "text": event.text}
+            for event in findings.events
+        ],
         "measured": _measured(findings),
         "method": list(findings.method),
         "limits": list(findings.limits),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping
+
 from kvantage.analysis.findings import Findings
 from kvantage.analysis.trade import pair_sentence
 from kvantage.report import tables
@@ -38,6 +41,7 @@ def report_markdown(findings: Findings) -> str:
         *_table(tables.differences(findings)),
         *_table(tables.skipped(findings)),
         *_method(findings),
+        *_commands(findings),
         *_table(tables.boots(findings)),
         *_limits(findings),
     ]
@@ -122,9 +126,35 @@ def _method(findings: Findings) -> list[str]:
     warnings = dict.fromkeys(
         f"{arm.name}: {warning}" for arm in findings.arms for boot in arm.boots for warning in boot.warnings
     )
+    events = dict.fromkeys(
+        f"{event.arm or 'study'}, {event.kind}: {event.text}"
+        for event in findings.events
+        if f"{event.arm}: {event.text}" not in warnings
+    )
     lines += [f"- Measured by kvantage {markdown(findings.kvantage_version)} on {markdown(version)}."]
-    lines += [f"- {markdown(note)}" for note in (*notes, *warnings)]
+    lines += [f"- {markdown(note)}" for note in (*notes, *events, *warnings)]
+    hardware = dict.fromkeys(
+        ", ".join(f"{name} {value}" for name, value in boot.provenance["hardware"].items())
+        for arm in findings.arms
+        for boot in arm.boots
+        if boot.provenance and isinstance(boot.provenance.get("hardware"), Mapping)
+    )
+    lines += [f"- Hardware: {markdown(text)}." for text in hardware]
     return [*lines, ""]
+
+
+def _commands(findings: Findings) -> list[str]:
+    """The exact command of each arm, as its first boot had it."""
+    lines: list[str] = []
+    for arm in findings.arms:
+        for boot in arm.boots[:1]:
+            command = (boot.provenance or {}).get("command")
+            if isinstance(command, list | tuple) and command:
+                env = (boot.provenance or {}).get("env")
+                given = [f"{name}={value}" for name, value in env.items()] if isinstance(env, Mapping) else []
+                words = shlex.join([*given, *map(str, command)])
+                lines += [f"**{markdown(arm.name)}**", "", *fenced([words]), ""]
+    return ["## The commands", "", *lines] if lines else []
 
 
 def _limits(findings: Findings) -> list[str]:
