@@ -99,6 +99,10 @@ class Client:
         """GET an address and return the whole answer."""
         return await self.stream(ChatRequest(url, None, headers or {}, deadline_s, method="GET"))
 
+    async def delete(self, url: str, *, deadline_s: float = 30.0) -> Exchange:
+        """DELETE an address and return the whole answer."""
+        return await self.stream(ChatRequest(url, None, {}, deadline_s, method="DELETE"))
+
     async def warm(self, where: str | Origin, connections: int) -> int:
         """Hold that many idle connections ready, so that a wave leaves at once; returns how many there are.
 

@@ -42,7 +42,7 @@ class ChatRequest:
     headers: Mapping[str, str] = field(default_factory=dict)
     deadline_s: float = 600.0
     intended_ns: int | None = None
-    method: Literal["POST", "GET"] = "POST"
+    method: Literal["POST", "GET", "DELETE"] = "POST"
 
     def __post_init__(self) -> None:
         if self.deadline_s <= 0:
