@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kvantage.analysis.analyse import analyse
+from kvantage.analysis.findings import Findings
 from kvantage.analysis.trade import Trade, pair_sentence
 from kvantage.core import Speculation
-from tests.analysis.builder import StudyBuilder, drafting, short, two_arms
+from tests.analysis.builder import STUDY, Request, StudyBuilder, drafting, short, two_arms, wave
 
 MTP = Speculation(method="mtp", drafts=3)
 
@@ -74,3 +77,59 @@ def test_pairs_in_percent() -> None:
         "'mtp' against 'none': pool -6 %, code at one stream +50 %, prose at one stream -10 %, "
         "repeats at one stream +50 %, repeats at two streams +50 %"
     )
+
+
+PUBLISHED = {
+    "none": (1_703_232, 14.74, 14.66, 14.60, 24.57),
+    "dflash-bf16": (520_192, 32.35, 26.65, 32.75, 46.06),
+    "dflash-fp8": (738_624, 30.60, 27.49, 33.01, 49.78),
+    "mtp": (982_464, 25.75, 23.51, 24.70, 38.73),
+}
+
+
+def published() -> Findings:
+    """The four published arms, their speeds taken as steady rates."""
+    policy = {
+        "maximise": {"metric": "e2e_tok_s", "phase": "repeat", "concurrency": 2},
+        "min_sessions": {"count": 4, "tokens": 130_045},
+    }
+    builder = StudyBuilder({**STUDY, "policy": policy})
+    for name, (pool, code, prose, alone, both) in PUBLISHED.items():
+        dflash = Speculation(method="dflash", draft="d", drafts=5)
+        speculation = Speculation() if name == "none" else MTP if name == "mtp" else dflash
+        builder.arm(name, speculation, pool=pool, facts={"context_length": 262_144, "kv_block_tokens": 1})
+
+        def made(requests: list[Request], name: str = name) -> list[Request]:
+            return requests if name == "none" else drafting(requests, 5, 2.5)
+
+        builder.cell(name, "short", "code", 1, made(short([code] * 3)))
+        builder.cell(name, "short", "prose", 1, made(short([prose] * 3, "prose")))
+        for concurrency, rate in ((1, alone), (2, both / 2)):
+            warm = wave(rate, concurrency, 65, cached=127_984, expected=(127_936, 127_984), prompt=127_997)
+            still = [replace(each, ttft_s=1e-3) for each in warm]
+            builder.cell(name, "repeat", "documents", concurrency, made(still))
+    return analyse(builder.data())
+
+
+def test_the_published_trade() -> None:
+    found = published()
+    pair = next(each for each in found.comparisons if (each.arm, each.baseline) == ("mtp", "dflash-bf16"))
+    assert pair_sentence(pair) == (
+        "'mtp' against 'dflash-bf16': pool +89 %, code at one stream -20 %, prose at one stream -12 %, "
+        "repeats at one stream -25 %, repeats at two streams -16 %"
+    )
+    sentences = {trade.arm: trade.sentence for trade in found.trades}
+    assert sentences["mtp"].startswith(
+        "costs 42 % of the pool (720,768 of 1,703,232 tokens), buys 1.75x on code at one stream "
+        "(25.7 against 14.7 tok/s"
+    )
+    assert sentences["dflash-bf16"].startswith("costs 69 % of the pool (1,183,040 of 1,703,232 tokens)")
+
+
+def test_the_published_verdict_and_what_the_write_up_did_not_see() -> None:
+    """By aggregate at two with four sessions asked, FP8 draft KV leads; its rival has 12 tokens to spare."""
+    verdict = published().verdict
+    assert (verdict.arm, verdict.runner_up) == ("dflash-fp8", "dflash-bf16")
+    assert verdict.constraint is not None
+    assert verdict.constraint.held.value == 5
+    assert any("more than 5 sessions" in flip and "(then 'mtp')" in flip for flip in verdict.flips)
