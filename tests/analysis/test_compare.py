@@ -188,7 +188,7 @@ def test_a_crossover_lies_between_its_ends(ratios: list[float]) -> None:
     if found.between is not None:
         assert found.low is not None
         assert found.high is not None
-        assert found.low <= found.between <= found.high * (1 + 1e-9)
+        assert found.low * (1 - 1e-9) <= found.between <= found.high * (1 + 1e-9)
     assert (found.high is None) is all(ratio >= 1 for ratio in ratios)
 
 

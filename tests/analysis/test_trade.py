@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kvantage.analysis.analyse import analyse
 from kvantage.analysis.findings import Findings
-from kvantage.analysis.trade import Trade, pair_sentence
+from kvantage.analysis.trade import Trade
 from kvantage.core import Speculation
 from tests.analysis.builder import STUDY, Request, StudyBuilder, drafting, short, two_arms, wave
 
@@ -73,7 +73,7 @@ def test_the_whole_sentence() -> None:
 
 def test_pairs_in_percent() -> None:
     found = analyse(two_arms().data()).comparisons[0]
-    assert pair_sentence(found) == (
+    assert found.sentence == (
         "'mtp' against 'none': pool -6 %, code at one stream +50 %, prose at one stream -10 %, "
         "repeats at one stream +50 %, repeats at two streams +50 %"
     )
@@ -114,7 +114,7 @@ def published() -> Findings:
 def test_the_published_trade() -> None:
     found = published()
     pair = next(each for each in found.comparisons if (each.arm, each.baseline) == ("mtp", "dflash-bf16"))
-    assert pair_sentence(pair) == (
+    assert pair.sentence == (
         "'mtp' against 'dflash-bf16': pool +89 %, code at one stream -20 %, prose at one stream -12 %, "
         "repeats at one stream -25 %, repeats at two streams -16 %"
     )

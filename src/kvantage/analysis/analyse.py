@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from kvantage.analysis.findings import (
 from kvantage.analysis.limits import limits_of, method_of
 from kvantage.analysis.measure import MeasuredCell, drafts, measure_cell
 from kvantage.analysis.probes import read_probes, read_recall
-from kvantage.analysis.trade import weigh
+from kvantage.analysis.trade import pair_sentence, weigh
 from kvantage.core.arm import ArmSettings
 from kvantage.core.columns import BootRow, StudyData
 from kvantage.core.facts import Facts
@@ -134,6 +135,7 @@ def _arm(
             for skip in data.skipped
             if skip.arm == arm.name
         ),
+        as_served=next((boot.facts.speculation for boot in boots if boot.facts), {}),
         engine_version=next((boot.facts.engine_version for boot in boots if boot.facts), None),
     )
 
@@ -205,7 +207,7 @@ def _compare(
                 resolved_differences(next(iter(booted[arm]), None), next(iter(booted[baseline]), None)),
             )
         )
-    return tuple(found)
+    return tuple(replace(each, sentence=pair_sentence(each)) for each in found)
 
 
 def _verdict(

@@ -70,7 +70,9 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One arm against a baseline. `pool_tokens` and `pool_bytes` are ratios too."""
+    """One arm against a baseline. `pool_tokens` and `pool_bytes` are ratios too; `sentence` tells all
+    of it in percent.
+    """
 
     arm: str
     baseline: str
@@ -81,6 +83,7 @@ class Comparison:
     crossover: Crossover | None
     crossover_phase: str | None
     differs: tuple[Differing, ...]
+    sentence: str = ""
 
     def ratio(
         self, metric: Metric, phase: str, workload: str | None = None, concurrency: int | None = None

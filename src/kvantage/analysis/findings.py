@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from kvantage.analysis.capacity import Pool, Sessions
@@ -47,7 +47,10 @@ class SkippedFindings:
 
 @dataclass(frozen=True)
 class ArmFindings:
-    """Everything about one arm. `reason` and `log_lines` say why a failed one failed."""
+    """Everything about one arm. `reason` and `log_lines` say why a failed one failed.
+
+    `speculation` is as declared, `as_served` what the server says of it in its own words.
+    """
 
     name: str
     control: bool
@@ -62,6 +65,7 @@ class ArmFindings:
     probes: tuple[ProbeResult, ...]
     recall: tuple[Recall, ...]
     skipped: tuple[SkippedFindings, ...]
+    as_served: Mapping[str, Any] = field(default_factory=dict)
     engine_version: str | None = None
 
     def cell(self, phase: str, workload: str | None, concurrency: int | None) -> tuple[CellFindings, ...]:

@@ -98,6 +98,7 @@ def _arm(arm: ArmFindings) -> Json:
             "drafts": _declared(speculation.drafts, "tokens"),
             "draft": speculation.draft,
             "draft_kv_dtype": speculation.draft_kv_dtype,
+            "as_served": _quoted(arm.as_served),
         },
         "kv_pool": _pool(arm.pool),
         "boots": [_boot(boot) for boot in arm.boots],
@@ -250,6 +251,7 @@ def _comparison(comparison: Comparison) -> Json:
         "against_control": comparison.against_control,
         "pool_tokens_ratio": number(comparison.pool_tokens),
         "pool_bytes_ratio": number(comparison.pool_bytes),
+        "sentence": comparison.sentence,
         "ratios": [_ratio(ratio) for ratio in comparison.ratios],
         "crossover": None
         if crossover is None

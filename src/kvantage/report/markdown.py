@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Mapping
 
 from kvantage.analysis.findings import Findings
-from kvantage.analysis.trade import pair_sentence
 from kvantage.report import tables
 from kvantage.report.escape import fenced, markdown
 from kvantage.report.tables import Table
@@ -24,6 +23,7 @@ def report_markdown(findings: Findings) -> str:
         " ".join(f"**{markdown(sentence)}**" for sentence in findings.verdict.sentences),
         "",
         *_trades(findings),
+        *_table(tables.arms(findings)),
         *_table(tables.results(findings)),
         *_table(tables.sessions(findings)),
         *_table(tables.first_tokens(findings)),
@@ -66,7 +66,7 @@ def _pairs(findings: Findings) -> list[str]:
     if not rivals:
         return []
     lines = ["## Each pair of drafters", ""]
-    return [*lines, *(f"- {markdown(pair_sentence(each))}." for each in rivals), ""]
+    return [*lines, *(f"- {markdown(each.sentence)}." for each in rivals), ""]
 
 
 def _crossovers(findings: Findings) -> list[str]:

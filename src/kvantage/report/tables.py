@@ -26,6 +26,26 @@ class Table:
     notes: tuple[str, ...] = ()
 
 
+def arms(findings: Findings) -> Table:
+    """What the arms are, as declared."""
+    rows = []
+    for arm in findings.arms:
+        declared = arm.speculation
+        rows.append(
+            (
+                arm.name,
+                declared.method,
+                DASH if declared.drafts is None else str(declared.drafts),
+                (declared.draft or DASH).rstrip("/").rsplit("/", 1)[-1],
+                declared.draft_kv_dtype or DASH,
+                f"{arm.status}, control" if arm.control else arm.status,
+            )
+        )
+    said = "Drafts: proposed in one step, the bonus token not counted. A dash: not declared."
+    columns = ("Arm", "speculation", "drafts", "drafter", "draft KV", "status")
+    return Table("The arms", columns, tuple(rows), (2,), (said,))
+
+
 def results(findings: Findings) -> Table:
     """An arm a row: its pool, and its speed on each workload with the ratio to the control."""
     notes = Notes()
