@@ -9,16 +9,14 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
-import struct
 from time import monotonic_ns, time_ns
 from typing import cast
 
 from kvantage.client.connection import Connection
+from kvantage.core.stamps import NOTES_BYTES, arrival_ns, ask_for_stamps, stamping
 from kvantage.core.timer import Ticker
 
 INBOX_BYTES = 256 * 1024
-_SO_TIMESTAMPNS = 35
-_read_timespec = struct.Struct("qq").unpack_from
 
 # From so many sockets on, reads are gathered: one waking then serves several. Stamps are the kernel's,
 # so nothing is lost but the sharing of a stamp by chunks of one stream less than a period apart.
@@ -38,9 +36,7 @@ class Sockets:
         self._open: dict[int, PlainCarrier] = {}
         self._gathering = False
         self._inbox = memoryview(bytearray(INBOX_BYTES))
-        # The kernel stamps while any socket asks for it, and begins a moment after the first one does.
-        self._stamping = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._stamping.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        self._stamping = stamping()
         self._epoll = select.epoll()
         self._ticker = Ticker(self._gather)
         self._ticker.__enter__()
@@ -64,7 +60,7 @@ class Sockets:
             made.setblocking(False)
             try:
                 made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                made.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+                ask_for_stamps(made)
                 await self._loop.sock_connect(made, address)
             except OSError as error:
                 made.close()
@@ -136,7 +132,7 @@ class PlainCarrier:
     def read(self, inbox: memoryview) -> None:
         """Read what is there, once."""
         try:
-            size, notes, _, _ = self._recv((inbox,), 64)
+            size, notes, _, _ = self._recv((inbox,), NOTES_BYTES)
         except BlockingIOError:
             return
         except OSError as error:
@@ -148,10 +144,9 @@ class PlainCarrier:
             return
         arrived_ns = now
         if notes:
-            # the kernel stamps with the wall clock, whose distance from ours was taken just now
-            seconds, nanoseconds = _read_timespec(notes[0][2])
-            told_ns = seconds * 1_000_000_000 + nanoseconds - wall_ns + now
-            if self._last_ns <= told_ns <= now:
+            # a wall clock that was set meanwhile would put it outside what is possible
+            told_ns = arrival_ns(notes, wall_ns, now)
+            if told_ns is not None and self._last_ns <= told_ns <= now:
                 arrived_ns = told_ns
         self._last_ns = arrived_ns
         self._connection.received(inbox[:size], arrived_ns)

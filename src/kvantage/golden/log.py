@@ -11,7 +11,7 @@ from typing import Any
 class Written:
     """One request as the server saw it. Times are time.monotonic_ns.
 
-    arrived_ns   its last byte was read
+    arrived_ns   when its last byte arrived, as the kernel stamped it
     due_ns       when each chunk ought to be written
     written_ns   when it was, just before the socket took it
     tokens       how many tokens it carried
