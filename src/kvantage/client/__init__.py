@@ -16,12 +16,14 @@ from kvantage.client.request import ChatRequest, prepare
 from kvantage.client.schedule import constant, poisson, run_closed, run_open, run_wave
 from kvantage.client.stream import StreamReading, read_exchange
 from kvantage.client.timing import StreamTiming, chunk_gaps, decode_rate, time_stream
+from kvantage.client.workers import LoadWorkers
 
 __all__ = [
     "ChatRequest",
     "Client",
     "Exchange",
     "LagProbe",
+    "LoadWorkers",
     "Progress",
     "StreamReading",
     "StreamTiming",
