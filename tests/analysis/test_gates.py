@@ -143,6 +143,12 @@ def test_one_who_waits_for_a_slot_voids() -> None:
     assert reasons(cell) == ["no_queue: at most 1 of 2 requests ran at the same time, 1 seen waiting"]
 
 
+def test_every_wave_must_run_together() -> None:
+    second = [replace(each, sent_s=100.0 + 9 * each.stream, repeat=1) for each in repeats(2)]
+    cell = one_cell([*repeats(2), *second], "repeat", 2, running_max=2.0)
+    assert reasons(cell) == ["no_queue: at most 1 of 2 requests ran at the same time"]
+
+
 def test_a_moment_in_the_queue_that_ends_before_all_decode_does_not() -> None:
     assert reasons(one_cell(repeats(2, queue_s=0.05), "repeat", 2, waiting_max=1.0)) == []
 
@@ -151,6 +157,20 @@ def test_a_long_wait_voids() -> None:
     requests = repeats(2)
     requests[1] = replace(requests[1], queue_s=1.5)
     assert reasons(one_cell(requests, "repeat", 2)) == ["no_queue: 1 of 2 requests queued, up to 1.5 s"]
+
+
+def test_a_glimpse_of_one_waiting_alone_counts_only_where_no_request_tells_its_wait() -> None:
+    assert reasons(one_cell(short([20.0, 20.0], queue_s=0.001), waiting_max=1.0)) == []
+    assert reasons(one_cell(short([20.0, 20.0]), waiting_max=1.0)) == [
+        "no_queue: 1 requests seen waiting at concurrency 1"
+    ]
+
+
+def test_answers_that_came_at_one_moment_did_run() -> None:
+    requests = [replace(each, rate=1e12) for each in short([20.0, 20.0])]
+    cell = one_cell(requests, running_max=0.0)
+    assert reasons(cell) == []
+    assert cell.speed.decode.missing == "no request told when its tokens came"
 
 
 def test_cold_prefills_take_turns() -> None:

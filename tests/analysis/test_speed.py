@@ -112,4 +112,18 @@ def test_busy_spans_by_counting(spans: list[tuple[int, int]], least: int) -> Non
     opened, closed = busy_spans(starts, ends, least)
     by_hand = [sum(start <= t < end for start, end in spans) for t in range(100)]
     assert int((closed - opened).sum()) == sum(number >= least for number in by_hand)
-    assert most_at_once(starts, ends) == max(by_hand)
+    assert most_at_once(starts, ends, np.zeros(len(starts), dtype=np.int64)).tolist() == [max(by_hand)]
+
+
+@given(
+    some.lists(
+        some.tuples(some.integers(0, 3), some.integers(0, 50), some.integers(1, 30)), min_size=1, max_size=20
+    )
+)
+def test_most_at_once_by_group(spans: list[tuple[int, int, int]]) -> None:
+    groups, starts, lengths = (np.array(each, dtype=np.int64) for each in zip(*spans, strict=True))
+    by_hand = [
+        max(sum(s <= t < s + length for g, s, length in spans if g == group) for t in range(100))
+        for group in sorted(set(groups.tolist()))
+    ]
+    assert most_at_once(starts, starts + lengths, groups).tolist() == by_hand

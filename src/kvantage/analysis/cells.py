@@ -80,6 +80,13 @@ def codes(column: Strings) -> Ints:
     )
 
 
+def wave_labels(requests: RequestColumns, rows: Ints) -> Ints:
+    """A whole number for each wave: the requests of one repeat of one chain leave together."""
+    chains = codes(requests.chain[rows])
+    repeats = requests.repeat[rows]
+    return chains * (int(repeats.max(initial=0)) + 1) + repeats
+
+
 _WindowId = tuple[str, int, str, str, int, str, int]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kvantage.analysis.acceptance import Acceptance
-from kvantage.analysis.cells import Cell
+from kvantage.analysis.cells import Cell, wave_labels
 from kvantage.analysis.timing import Timing
 from kvantage.core.arm import ArmSettings
 from kvantage.core.columns import Floats, RequestColumns
@@ -74,10 +74,7 @@ class Evidence:
             return None
         block = self.fact("kv_block_tokens") or 1.0
         each = np.ceil(each / block) * block
-        rows = self.cell.rows
-        waves = self.requests.repeat[rows]
-        chains = np.unique(self.requests.chain[rows], return_inverse=True)[1]
-        label = chains * (int(waves.max()) + 1) + waves
+        label = np.unique(wave_labels(self.requests, self.cell.rows), return_inverse=True)[1]
         sums = np.bincount(label, weights=each)
         largest = float(sums.max())
         members = int(np.bincount(label)[int(sums.argmax())])

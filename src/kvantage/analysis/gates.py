@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kvantage.analysis.acceptance import dead
+from kvantage.analysis.cells import wave_labels
 from kvantage.analysis.evidence import Evidence
 from kvantage.analysis.speed import most_at_once
 from kvantage.core.cell import CellStatus, Gate
@@ -128,7 +129,7 @@ def no_queue(evidence: Evidence) -> Failure | None:
     gauge = f", {waiting:.0f} seen waiting" if waiting else ""
     if running is not None and running < wanted:
         return Failure(f"at most {running:.0f} of {wanted} requests ran at the same time{gauge}")
-    if wanted == 1 and waiting:
+    if wanted == 1 and waiting and np.isnan(waited).all():
         return Failure(f"{waiting:.0f} requests seen waiting at concurrency 1")
     long = np.nan_to_num(waited) > np.maximum(QUEUE_SECONDS, QUEUE_SHARE * spans)
     if long.any():
@@ -301,14 +302,18 @@ def judge_cell(evidence: Evidence, simulation_allowed: bool = False) -> CellStat
 
 
 def _running(evidence: Evidence) -> float | None:
-    """The most requests at work at once: as the gauge says, or as the client saw them decode."""
+    """The most requests at work at once, in the wave where they were fewest: as the client saw them decode,
+    or, of a single wave, as the gauge says.
+    """
     timing = evidence.timing
     seen = timing.first_ns >= 0
-    decoding = most_at_once(timing.first_ns[seen], timing.last_ns[seen])
     told = evidence.gauge("running_max")
-    if not decoding and told is None:
-        return None
-    return max(float(decoding), told or 0.0)
+    if not seen.any():
+        return told
+    waves = wave_labels(evidence.requests, timing.rows)
+    most = most_at_once(timing.first_ns[seen], timing.last_ns[seen], waves[seen])
+    least, one_wave = int(most.min()), len(most) == 1
+    return max(float(least), told if told is not None and one_wave else 0.0, 1.0)
 
 
 def _why_missed(evidence: Evidence, gone: int, number: int, served: float) -> str:

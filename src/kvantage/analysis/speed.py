@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kvantage.analysis.cells import Cell, ranges
+from kvantage.analysis.cells import Cell, ranges, wave_labels
 from kvantage.analysis.identities import itl_matches_rate
 from kvantage.analysis.timing import NANO, Timing, time_requests
 from kvantage.core.columns import Bools, Floats, Ints, RequestColumns
@@ -95,7 +95,7 @@ def first_of_shape(requests: RequestColumns, timing: Timing) -> Bools:
     late = np.zeros(len(timing), dtype=np.bool_)
     if len(timing) == 0:
         return late
-    wave = _waves(requests, timing.rows)
+    wave = wave_labels(requests, timing.rows)
     opening = wave == wave[np.argmin(requests.sent_ns[timing.rows])]
     others = timing.ttft[~opening]
     others = others[np.isfinite(others)]
@@ -161,13 +161,19 @@ def busy_spans(starts: Ints, ends: Ints, least: int) -> tuple[Ints, Ints]:
     return opened[some], closed[some]
 
 
-def most_at_once(starts: Ints, ends: Ints) -> int:
-    """The largest number of the intervals [start, end) that run at the same moment."""
+def most_at_once(starts: Ints, ends: Ints, groups: Ints) -> Ints:
+    """For each group, ascending, the largest number of its intervals [start, end) that run at one moment."""
     if not len(starts):
-        return 0
+        return np.empty(0, dtype=np.int64)
     moments = np.concatenate((starts, ends))
     steps = np.concatenate((np.ones(len(starts), np.int64), -np.ones(len(ends), np.int64)))
-    return int(np.cumsum(steps[np.lexsort((steps, moments))]).max())
+    both = np.concatenate((groups, groups))
+    order = np.lexsort((steps, moments, both))
+    # every group ends where it began, at none: one running sum serves all
+    running = np.cumsum(steps[order])
+    edges = np.flatnonzero(np.diff(both[order], prepend=both[order][0] - 1))
+    most: Ints = np.maximum.reduceat(running, edges)
+    return most
 
 
 def _later_chunks(requests: RequestColumns, timing: Timing, use: Bools) -> tuple[Ints, Floats]:
@@ -181,14 +187,8 @@ def _later_chunks(requests: RequestColumns, timing: Timing, use: Bools) -> tuple
     return requests.chunk_ns[where], tokens
 
 
-def _waves(requests: RequestColumns, rows: Ints) -> Ints:
-    chains = np.unique(requests.chain[rows], return_inverse=True)[1].astype(np.int64)
-    repeats = requests.repeat[rows]
-    return chains * (int(repeats.max(initial=0)) + 1) + repeats
-
-
 def _in_wave_of(requests: RequestColumns, rows: Ints, marked: Bools) -> Bools:
-    wave = _waves(requests, rows)
+    wave = wave_labels(requests, rows)
     inside: Bools = np.isin(wave, wave[marked])
     return inside
 
