@@ -23,6 +23,11 @@ def folder(path: Path, config: str) -> Path:
 
 def test_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KVANTAGE_IMAGE_DIGEST", "sha256:abc")
+    monkeypatch.setenv("VLLM_Y", "2")
+    monkeypatch.setenv("VLLM_X", "other")
+    monkeypatch.setenv("HF_HUB_TOKEN", "hf_y")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    monkeypatch.setenv("UNRELATED", "3")
     commit = "0123456789abcdef0123456789abcdef01234567"
     target = folder(tmp_path / "hub" / "snapshots" / commit, '{"a": 1}')
     draft = folder(tmp_path / "draft", "{}")
@@ -37,6 +42,10 @@ def test_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = provenance(arm, launch, HOST, record=[patch], keep_in=tmp_path / "kept")
     assert found["command"] == ["python", "--api-key", "***", "--model", str(target)]
     assert found["env"] == {"HF_TOKEN": "***", "VLLM_X": "1", "SGLANG_KEY": "***"}
+    assert found["inherited_env"]["VLLM_Y"] == "2"
+    assert found["inherited_env"]["CUDA_VISIBLE_DEVICES"] == "1"
+    assert found["inherited_env"]["HF_HUB_TOKEN"] == "***"
+    assert not {"UNRELATED", "VLLM_X"} & found["inherited_env"].keys()
     assert found["versions"]["vllm"] == "0.32.0"
     assert found["versions"]["kvantage"]
     assert found["model"] == {

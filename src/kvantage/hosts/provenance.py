@@ -17,6 +17,10 @@ from kvantage.core import ArmSettings, HostFacts, Launch, UsageError, masked_arg
 IMAGE_DIGEST = "KVANTAGE_IMAGE_DIGEST"
 """Set by whoever starts a container with kvantage in it: the image's digest cannot be seen from inside."""
 
+_LIBRARIES = (
+    *("CUDA_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_"),
+    *("TORCH", "PYTORCH_", "TRITON_", "HF_", "TRANSFORMERS_", "LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH"),
+)
 _COMMIT = re.compile(r"/snapshots/([0-9a-f]{40})(?:/|$)")
 
 
@@ -36,6 +40,7 @@ def provenance(
     found: dict[str, Any] = {
         "command": list(masked_argv(launch.argv)),
         "env": masked_env(launch.env),
+        "inherited_env": masked_env(inherited(launch.env, os.environ)),
         "versions": {
             "kvantage": own_version(),
             "kvantage_python": platform.python_version(),
@@ -57,6 +62,19 @@ def provenance(
     if digest := image_digest(launch.env):
         found["image_digest"] = digest
     return found
+
+
+def inherited(given: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables of kvantage's own environment that the server sees and that may change how it serves.
+
+    Those of drivers and numeric libraries, and those that share a first word with what the engine is given.
+    """
+    words = {name.partition("_")[0] for name in given if "_" in name}
+    return {
+        name: environ[name]
+        for name in sorted(environ)
+        if name not in given and (name.startswith(_LIBRARIES) or name.partition("_")[0] in words)
+    }
 
 
 def own_version() -> str:

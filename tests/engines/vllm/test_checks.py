@@ -64,6 +64,11 @@ def test_nothing_is_wrong() -> None:
             "synthetic acceptance does not work on a processor",
         ),
         (HOST, {"settings": ServerSettings(pool_bytes=1 << 40)}, "more than this machine's memory"),
+        (
+            HOST,
+            {"settings": ServerSettings(page_size=16)},
+            "page_size 16: vLLM's attention on a processor takes",
+        ),
         (HOST, {"model": PLAIN, "speculation": Speculation("mtp", 1)}, "declares no MTP head"),
         (
             HOST,

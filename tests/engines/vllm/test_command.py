@@ -171,6 +171,7 @@ def test_flags_of_ones_own() -> None:
             "flags: `tool-call-parser` and engine option `tool_call_parser` both set",
         ),
         ({"flags": {"port": 1}}, "flags: `port` is set by kvantage"),
+        ({"flags": {"api-key": "k"}}, "flags: `api-key` is set by kvantage"),
         ({"flags": {"served_model_name": "x"}}, "flags: `served_model_name` is set by kvantage"),
         ({"flags": {"seed": None}}, "flags: `seed` has no value"),
         (
@@ -216,6 +217,8 @@ def test_latent_attention_has_blocks_of_16_without_amx() -> None:
     assert flags(settings, AMX_HOST)["--num-gpu-blocks-override"] == "70"
     notes = command(settings, HOST, 8000).notes
     assert any("prefix caching and chunked prefill off" in note for note in notes)
+    other = arm(model=str(CONFIGS / "deepseek-v3"), settings=ServerSettings(page_size=64))
+    assert any("takes 16 there" in note for note in command(other, HOST, 8000).notes)
     assert not any("AMX" in note for note in command(settings, AMX_HOST, 8000).notes)
 
 
@@ -252,7 +255,10 @@ def test_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, build: Bui
 
 
 def test_secrets_among_the_flags_are_not_shown() -> None:
-    argv = masked_argv(command(arm(flags={"hf-token": "hf_abc", "api-key": ["k1", "k2"]}), HOST, 8000).argv)
+    argv = masked_argv(
+        command(arm(flags={"hf-token": ["hf_abc", "k2"], "signing-key": "k1"}), HOST, 8000).argv
+    )
     assert "hf_abc" not in argv
     assert not {"k1", "k2"} & set(argv)
+    assert command(arm(), HOST, 8000).env["VLLM_API_KEY"] == ""
     assert argv.count("***") == 3

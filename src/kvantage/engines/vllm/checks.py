@@ -8,6 +8,8 @@ from kvantage.engines.vllm.checkpoint import Checkpoint, checkpoint, folder_prob
 from kvantage.engines.vllm.command import command
 from kvantage.engines.vllm.dtypes import dtype_name, is_fp8
 
+CPU_PAGE_MULTIPLE = 32
+
 
 def problems(arm: ArmSettings, host: HostFacts) -> list[str]:
     """Each with what would work; empty when nothing is known to be in the way."""
@@ -89,6 +91,11 @@ def cpu_problems(arm: ArmSettings, target: Checkpoint, host: HostFacts) -> list[
         found.append("an FP8 KV cache does not work with latent attention (MLA) on a processor; use bfloat16")
     if arm.speculation.options.get("rejection_sample_method") == "synthetic":
         found.append("synthetic acceptance does not work on a processor; leave rejection_sample_method out")
+    page = arm.settings.page_size
+    if page is not None and page % CPU_PAGE_MULTIPLE and not (target.mla and not host.amx):
+        found.append(
+            f"page_size {page}: vLLM's attention on a processor takes multiples of {CPU_PAGE_MULTIPLE}"
+        )
     wanted = arm.settings.pool_bytes
     if wanted and host.memory_bytes and wanted > host.memory_bytes:
         found.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from typing import Any
 
 from kvantage.core import ArmSettings, HostFacts, Launch, ServerSettings, UsageError
@@ -155,7 +156,9 @@ def notes_on(arm: ArmSettings, build: Build, target: Checkpoint, host: HostFacts
             "latent attention (MLA) on a processor without AMX: vLLM turns prefix caching and"
             " chunked prefill off"
         )
-    if build.cpu and build.openmp is None:
+        if arm.settings.page_size not in (None, CPU_MLA_BLOCK_TOKENS):
+            notes.append(f"page_size: vLLM takes {CPU_MLA_BLOCK_TOKENS} there, whatever is asked")
+    if build.cpu and build.openmp is None and platform.machine() == "x86_64":
         notes.append(
             "libiomp5.so is not in vLLM's environment: speculation on a processor is slower without it"
         )

@@ -16,13 +16,15 @@ LOG_STATS_S = 2
 def environment(arm: ArmSettings, build: Build) -> dict[str, str]:
     """What is added to the environment; the arm's own `env` wins.
 
-    VLLM_SERVER_DEV_MODE opens /reset_prefix_cache and /server_info. The hub is asked for nothing where
+    VLLM_SERVER_DEV_MODE opens /reset_prefix_cache and /server_info; an inherited API key would close the
+    server to its own readiness check. The hub is asked for nothing where
     every model is a folder.
     """
     env = {
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_SERVER_DEV_MODE": "1",
         "VLLM_LOG_STATS_INTERVAL": str(LOG_STATS_S),
+        "VLLM_API_KEY": "",
         "PYTHONUNBUFFERED": "1",
     }
     models = [arm.model, *([arm.speculation.draft] if arm.speculation.draft else [])]

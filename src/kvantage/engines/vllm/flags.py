@@ -9,8 +9,8 @@ from typing import Any
 
 from kvantage.core import UsageError
 
-OURS = frozenset({"host", "port", "model", "served-model-name"})
-"""Flags that kvantage must choose itself."""
+OURS = frozenset({"host", "port", "model", "served-model-name", "api-key"})
+"""Flags that kvantage must choose itself. It listens on loopback alone, and asks without a key."""
 
 _SAME = {
     "tp": "tensor-parallel-size",
