@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from array import array
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -297,3 +298,53 @@ def test_plain_completions_are_read_too() -> None:
         {"choices": [{"index": 0, "text": "ab"}]}, {"choices": [{"text": "c", "finish_reason": "stop"}]}
     )
     assert (reading.content, len(reading.chunks), reading.finish_reason) == ("abc", 2, "stop")
+
+
+TEXTS = st.one_of(
+    st.text(max_size=6),
+    st.sampled_from(
+        ['"', "\\", '"}}]}', 'x","usage":{"completion_tokens":9},"y":"', "\n", "\t", "é\u2028", "\\n"]
+    ),
+)
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"content": TEXTS},
+            optional={
+                "role": st.just("assistant"),
+                "reasoning": TEXTS | st.none(),
+                "usage": st.none() | st.just({"completion_tokens": 3}),
+                "token_ids": st.none() | st.just([1, 2]),
+                "finish_reason": st.none() | st.just("stop"),
+                "stop_reason": st.none() | st.integers(0, 3),
+                "id": st.sampled_from(["a", "b"]),
+                "error": st.none() | st.just("died"),
+            },
+        ),
+        max_size=8,
+    ),
+    st.booleans(),
+    st.sampled_from([None, (",", ":")]),
+)
+def test_the_short_cut_changes_nothing(
+    chunks: list[dict[str, Any]], ascii_only: bool, separators: tuple[str, str] | None
+) -> None:
+    texts = []
+    for given_chunk in chunks:
+        fields = dict(given_chunk)
+        delta = {name: fields.pop(name) for name in ("content", "role", "reasoning") if name in fields}
+        choice = {
+            name: fields.pop(name) for name in ("token_ids", "finish_reason", "stop_reason") if name in fields
+        }
+        whole = {"choices": [{"index": 0, "delta": delta, **choice}], **fields}
+        texts.append(json.dumps(whole, ensure_ascii=ascii_only, separators=separators))
+    # a stray blank in front of each object keeps its bytes from ever being alike
+    plain, apart = (
+        "".join(f"data: {' ' * (place * step)}{text}\n\n" for place, text in enumerate(texts)).encode()
+        for step in (0, 1)
+    )
+    quick, slow = read_exchange(exchange_of(plain)), read_exchange(exchange_of(apart))
+    assert quick == slow

@@ -21,7 +21,7 @@ INBOX_BYTES = 256 * 1024
 # From so many sockets on, reads are gathered: one waking then serves several. Stamps are the kernel's,
 # so nothing is lost but the sharing of a stamp by chunks of one stream less than a period apart.
 GATHER_FROM = 32
-GATHER_NS = 1_000_000
+GATHER_NS = 2_000_000
 
 
 class Sockets:
