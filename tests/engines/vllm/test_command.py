@@ -51,6 +51,7 @@ def test_the_least_command() -> None:
         ({"dtype": "fp32"}, {"--dtype": "float32"}),
         ({"context_length": 4096}, {"--max-model-len": "4096"}),
         ({"chunked_prefill": 2048}, {"--max-num-batched-tokens": "2048", "--enable-chunked-prefill": True}),
+        ({"chunked_prefill": -1}, {"--no-enable-chunked-prefill": True}),
         ({"max_running_requests": 4}, {"--max-num-seqs": "4"}),
         ({"page_size": 32}, {"--block-size": "32"}),
         ({"prefix_caching": True}, {"--enable-prefix-caching": True}),
@@ -170,6 +171,15 @@ def test_flags_of_ones_own() -> None:
             {"engine_options": {"tool_call_parser": "hermes"}, "flags": {"tool-call-parser": "glm45"}},
             "flags: `tool-call-parser` and engine option `tool_call_parser` both set",
         ),
+        (
+            {"flags": {"speculative-config": {}, "spec-tokens": 3}},
+            "flags: `spec-tokens` and flags: `speculative-config` both set --speculative-config",
+        ),
+        (
+            {"flags": {"spec-tokens": 3, "speculative-config": {}}},
+            "flags: `speculative-config` and flags: `spec-tokens` both set --speculative-config",
+        ),
+        ({"flags": {"spec-tokens": 3, "spec_tokens": 4}}, "both set --speculative-config"),
         ({"flags": {"port": 1}}, "flags: `port` is set by kvantage"),
         ({"flags": {"api-key": "k"}}, "flags: `api-key` is set by kvantage"),
         ({"flags": {"served_model_name": "x"}}, "flags: `served_model_name` is set by kvantage"),
@@ -195,6 +205,14 @@ def test_refused_in_words(more: dict[str, Any], words: str) -> None:
 def test_the_three_flags_of_speculation_may_stand_together() -> None:
     found = flags(arm(flags={"spec-method": "mtp", "spec-tokens": 3}))
     assert (found["--spec-method"], found["--spec-tokens"]) == ("mtp", "3")
+    assert found["--per-request-spec-decode-metrics"] == "summary"
+
+
+def test_a_home_folder_is_resolved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = flags(arm(model="~/target", speculation=Speculation("dflash", 3, "~/draft")))
+    assert found["--model"] == f"{tmp_path}/target"
+    assert json.loads(str(found["--speculative-config"]))["model"] == f"{tmp_path}/draft"
 
 
 @on_cuda

@@ -78,6 +78,11 @@ def is_path(name: str) -> bool:
     return name.startswith(("/", "./", "../", "~")) or Path(name).exists()
 
 
+def located(name: str) -> str:
+    """A folder's path with `~` resolved; a hub's name as it is."""
+    return str(Path(name).expanduser()) if name.startswith("~") else name
+
+
 def checkpoint(name: str | None) -> Checkpoint:
     """The configuration of a model folder; an empty one for hub names and unreadable files."""
     if not name or not is_path(name):

@@ -8,7 +8,7 @@ from typing import Any
 from kvantage.core import ArmSettings, HostFacts, Launch, ServerSettings, UsageError
 from kvantage.engines.spelling import did_you_mean
 from kvantage.engines.vllm.build import Build, build_of
-from kvantage.engines.vllm.checkpoint import Checkpoint, checkpoint
+from kvantage.engines.vllm.checkpoint import Checkpoint, checkpoint, located
 from kvantage.engines.vllm.dtypes import dtype_name, kv_dtype_name
 from kvantage.engines.vllm.environment import environment
 from kvantage.engines.vllm.flags import OURS, Flags, meaning
@@ -39,7 +39,7 @@ def command(arm: ArmSettings, host: HostFacts, port: int) -> Launch:
     target = checkpoint(arm.model)
     flags = Flags()
     notes: list[str] = []
-    flags.add("model", arm.model, by="model")
+    flags.add("model", located(arm.model), by="model")
     flags.add("served-model-name", arm.name, by="the arm's name")
     flags.add("host", "127.0.0.1", by="kvantage")
     flags.add("port", port, by="kvantage")
@@ -54,9 +54,6 @@ def command(arm: ArmSettings, host: HostFacts, port: int) -> Launch:
     for name, value in arm.flags.items():
         if meaning(name) in OURS:
             raise UsageError(f"flags: `{name}` is set by kvantage", hint="leave it out")
-        # `--spec-method`, `--spec-model` and `--spec-tokens` are one setting in three flags.
-        if meaning(name) in flags.given and flags.given[meaning(name)].startswith("flags: `spec-"):
-            del flags.given[meaning(name)]
         flags.add(name, value, by=f"flags: `{name}`")
     add_reporting(flags, arm, build)
     notes += notes_on(arm, build, target, host)
@@ -89,8 +86,9 @@ def add_settings(
     if settings.kv_dtype is not None:
         flags.add("kv-cache-dtype", kv_dtype_name(settings.kv_dtype), by="`kv_dtype`")
     if settings.chunked_prefill is not None:
-        flags.add("max-num-batched-tokens", settings.chunked_prefill, by="`chunked_prefill`")
-        flags.add("enable-chunked-prefill", True, by="`chunked_prefill`")
+        if settings.chunked_prefill > 0:
+            flags.add("max-num-batched-tokens", settings.chunked_prefill, by="`chunked_prefill`")
+        flags.add("enable-chunked-prefill", settings.chunked_prefill > 0, by="`chunked_prefill`")
     if settings.eager is not None:
         flags.add("enforce-eager", settings.eager, by="`eager`")
     if settings.pool_tokens is not None:
@@ -144,7 +142,7 @@ def add_reporting(flags: Flags, arm: ArmSettings, build: Build) -> None:
     flags.add_unless_given("enable-prompt-tokens-details", True)
     if build.at_least(0, 32):
         flags.add_unless_given("enable-per-request-metrics", True)
-        if "speculative-config" in flags.given:  # refused without speculation
+        if "speculative-config" in flags.given or "spec-method" in flags.given:  # refused without speculation
             flags.add_unless_given("per-request-spec-decode-metrics", "summary")
 
 

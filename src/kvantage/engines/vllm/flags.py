@@ -19,11 +19,15 @@ _SAME = {
     "kv-cache-memory": "kv-cache-memory-bytes",
     "gpu-memory-util": "gpu-memory-utilization",
     "model-tag": "model",
+}
+"""Other spellings of one flag."""
+
+_PARTS = {
     "spec-method": "speculative-config",
     "spec-model": "speculative-config",
     "spec-tokens": "speculative-config",
 }
-"""Other spellings of one flag, and flags that write into another's value."""
+"""Flags that write a part of another's value: they may stand together, but not beside the whole."""
 
 
 def plain(name: str) -> str:
@@ -49,10 +53,14 @@ class Flags:
         Raises UsageError when the same flag was given before, naming both.
         """
         key = meaning(name)
-        if key in self.given:
-            raise UsageError(
-                f"{by} and {self.given[key]} both set --{key}", hint="give it once, in either of the two ways"
-            )
+        whole = _PARTS.get(key)
+        against = [key, whole] if whole else [key, *(part for part, of in _PARTS.items() if of == key)]
+        for other in against:
+            if other in self.given:
+                raise UsageError(
+                    f"{by} and {self.given[other]} both set --{whole or key}",
+                    hint="give it once, in either of the two ways",
+                )
         self.given[key] = by
         self.words += written(name, value)
 

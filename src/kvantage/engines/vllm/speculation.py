@@ -6,6 +6,7 @@ from typing import Any
 
 from kvantage.core import Speculation, UsageError
 from kvantage.engines.spelling import did_you_mean
+from kvantage.engines.vllm.checkpoint import located
 from kvantage.engines.vllm.dtypes import kv_dtype_name
 
 DROPS_A_BLOCK = frozenset({"eagle", "eagle3", "mtp", "dflash", "dspark"})
@@ -49,7 +50,7 @@ def speculative_config(speculation: Speculation) -> dict[str, Any] | None:
         return None
     config: dict[str, Any] = {"method": speculation.method, "num_speculative_tokens": speculation.drafts}
     if speculation.draft is not None:
-        config["model"] = speculation.draft
+        config["model"] = located(speculation.draft)
     if speculation.draft_revision is not None:
         config["revision"] = speculation.draft_revision
     if speculation.draft_kv_dtype is not None:
