@@ -20,7 +20,13 @@ def _sglang() -> Engine:
     return Sglang()
 
 
-_ENGINES: dict[str, Callable[[], Engine]] = {"sglang": _sglang, "vllm": _vllm}
+def _llamacpp() -> Engine:
+    from kvantage.engines.llamacpp import Llamacpp
+
+    return Llamacpp()
+
+
+_ENGINES: dict[str, Callable[[], Engine]] = {"llamacpp": _llamacpp, "sglang": _sglang, "vllm": _vllm}
 
 
 def engine_names() -> tuple[str, ...]:
