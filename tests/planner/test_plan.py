@@ -121,9 +121,9 @@ def test_the_write_ups_study(capsys: pytest.CaptureFixture[str]) -> None:
 def test_calibration(capsys: pytest.CaptureFixture[str]) -> None:
     argv = [FLASH, "--hardware", "two-gb10", "--engine", "sglang", "--arms", "none,mtp", "--weights", "178"]
     page = said(capsys, *argv, "--measured", "none=14.74", "--measured", "mtp-3=25.75", "--al", "mtp-3=2.68")
-    assert page["arms"]["none"]["decode_tok_s"]["1"]["value"] == pytest.approx(14.74)
-    assert page["arms"]["mtp-3"]["decode_tok_s"]["1"]["value"] == pytest.approx(25.75)
-    assert page["arms"]["mtp-3"]["break_even_acceptance_length"]["value"] == pytest.approx(1.534, abs=1e-3)
+    assert page["arms"]["none"]["decode_tok_s"]["1"]["value"] == pytest.approx(14.74, rel=1e-2)
+    assert page["arms"]["mtp-3"]["decode_tok_s"]["1"]["value"] == pytest.approx(25.75, rel=1e-2)
+    assert page["arms"]["mtp-3"]["break_even_acceptance_length"]["value"] == pytest.approx(1.534, rel=1e-2)
 
 
 @pytest.mark.parametrize(

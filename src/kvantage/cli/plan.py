@@ -19,7 +19,9 @@ from kvantage.planner.memory import GIB
 from kvantage.planner.page import drafter_alone_json, drafter_json, geometry_json, plan_json
 from kvantage.planner.plan import ArmAsked, Asked, make_plan
 from kvantage.planner.pools import DEFAULT
-from kvantage.planner.studies import asked_of
+from kvantage.planner.studies import asked_of, work_of
+from kvantage.sim.page import simulation_json, simulation_text
+from kvantage.sim.plan import candidates, play
 from kvantage.study import load_study
 from kvantage.study.units import parse_tokens
 
@@ -55,6 +57,7 @@ from kvantage.study.units import parse_tokens
 @click.option(
     "--flag", "flags", multiple=True, metavar="NAME=VALUE", help="An engine flag that sizes the pool."
 )
+@click.option("--simulate", is_flag=True, help="With a study: play it in virtual time, too.")
 @click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
 def command(
     model: str,
@@ -77,6 +80,7 @@ def command(
     lengths_given: tuple[str, ...],
     measured: tuple[str, ...],
     flags: tuple[str, ...],
+    simulate: bool,
     as_json: bool,
 ) -> None:
     """Predict an arm's pool, sessions, break-even and speed. Nothing is started; no GPU is needed.
@@ -87,7 +91,7 @@ def command(
     \b
       kvantage plan ./Qwen3-8B
       kvantage plan ./Qwen3-8B --hardware h100 --arms none,ngram:5,dflash:./drafter:7:fp8
-      kvantage plan study.yaml --hardware two-gb10
+      kvantage plan study.yaml --hardware two-gb10 --simulate
     """
     machine = read_machine(hardware) if hardware else None
     given = Given(
@@ -101,8 +105,16 @@ def command(
         study = load_study(Path(model), paths_must_exist=False)
         asked = asked_of(study, given.machine, given.available, given.weights, given.al, given.measured)
         plan = make_plan(asked)
-        click.echo(json.dumps(plan_json(plan), indent=2) if as_json else plan_tables(plan))
+        page, tables = plan_json(plan), plan_tables(plan)
+        if simulate:
+            work = work_of(study)
+            played, found = play(plan, work), candidates(plan, work)
+            page["simulated"] = simulation_json(played, study.control_arm, asked.lengths, found)
+            tables += "\n" + simulation_text(played, work, asked.lengths, found)
+        click.echo(json.dumps(page, indent=2) if as_json else tables)
         return
+    if simulate:
+        raise UsageError("only a study can be simulated: give a study file")
     checkpoint = read_checkpoint(model)
     ranks = tp or (machine.ranks if machine else 1)
     if drafter_kind(checkpoint.config):

@@ -22,7 +22,10 @@ DraftKind = Literal["dflash", "eagle", "draft_model", "heads"]
 
 @dataclass(frozen=True)
 class Drafter:
-    """A drafter's own cache. `block_size` (DFlash) holds one anchor and block_size - 1 drafts."""
+    """A drafter's own cache. `block_size` (DFlash) holds one anchor and block_size - 1 drafts.
+
+    `windowed_layers` of its layers look back `window` tokens only; a slot a token is kept all the same.
+    """
 
     name: str
     kind: DraftKind
@@ -30,6 +33,7 @@ class Drafter:
     dtype: str
     block_size: int | None = None
     window: int | None = None
+    windowed_layers: int = 0
     weights_bytes: int | None = None
     geometry: Geometry | None = None
     fields: Fields | None = None
@@ -105,13 +109,15 @@ def drafter_of(checkpoint: Checkpoint) -> Drafter:
             where, kind, (), model_dtype(fields), weights_bytes=checkpoint.weights_bytes, fields=fields
         )
     layers = _layers(fields, 1 if kind == "eagle" else None)
+    window, windowed = _windows(fields)
     return Drafter(
         where,
         kind,
         tuple(layers),
         model_dtype(fields),
         block_size=block_size(config, where) if kind == "dflash" else None,
-        window=_window(fields),
+        window=window,
+        windowed_layers=windowed,
         weights_bytes=checkpoint.weights_bytes,
         fields=fields,
         notes=tuple(fields.notes),
@@ -170,13 +176,14 @@ def _layers(fields: Fields, default: int | None) -> list[Layer]:
     return [Layer(attention)] * count
 
 
-def _window(fields: Fields) -> int | None:
-    listed = fields.raw("layer_types")
-    if isinstance(listed, list) and any("sliding" in str(kind) for kind in listed):
-        window = window_size(fields)
-        if window and not any("full" in str(kind) for kind in listed):
-            fields.notes.append(
-                f"every draft layer looks at {window} tokens only; engines still keep a slot a target token"
-            )
-            return window
-    return None
+def _windows(fields: Fields) -> tuple[int | None, int]:
+    """(window in tokens, layers that have it)."""
+    listed, window = fields.raw("layer_types"), window_size(fields)
+    if not isinstance(listed, list) or not window:
+        return None, 0
+    windowed = sum("sliding" in str(kind) for kind in listed)
+    if windowed:
+        fields.notes.append(
+            f"{windowed} draft layers look at {window} tokens only; engines still keep a slot a target token"
+        )
+    return (window, windowed) if windowed else (None, 0)

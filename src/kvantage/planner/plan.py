@@ -33,8 +33,10 @@ class Asked:
     """What to plan: arms of one model on one engine and hardware.
 
     `lengths` are sessions in tokens, input and answer together. `available` is memory for caches that is
-    known (bytes a rank); `acceptance` and `measured` give, by arm, an acceptance length and (tok/s at one
-    stream). `maximise_at` is the concurrency that the best arm is chosen at, `at_length` its context.
+    known (bytes a rank); `acceptance` and `measured` give, by arm, an acceptance length and tok/s at one
+    stream and a context of `measured_length`. `maximise_at` is the concurrency that the best arm is chosen
+    at, `at_length` its context. `by_workload` (acceptance lengths by arm and workload), `pools` (tokens by
+    arm) and `prefill_tok_s` are inputs of a simulation alone.
     """
 
     target: Geometry
@@ -49,6 +51,10 @@ class Asked:
     measured: Mapping[str, float] = field(default_factory=dict)
     maximise_at: int = 1
     at_length: int | None = None
+    measured_length: int = 1024
+    by_workload: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    pools: Mapping[str, int] = field(default_factory=dict)
+    prefill_tok_s: float | None = None
     min_sessions: tuple[int, int] | None = None
 
 
@@ -109,8 +115,8 @@ def make_plan(asked: Asked) -> Plan:
             )
     except UsageError as error:
         no_weights = error.message
-    calibration = _calibrate(asked, weights)
-    arms = tuple(_plan_arm(asked, arm, weights, no_weights, calibration) for arm in asked.arms)
+    calibrations = _calibrate(asked, weights)
+    arms = tuple(_plan_arm(asked, arm, weights, no_weights, calibrations[arm.name]) for arm in asked.arms)
     return Plan(asked, arms, _best(asked, arms), tuple(dict.fromkeys(notes)))
 
 
@@ -219,8 +225,11 @@ def _length(asked: Asked) -> int:
     return asked.at_length or min(asked.lengths, default=1024)
 
 
-def _calibrate(asked: Asked, weights: Weights | None) -> Calibration:
-    """Measured speeds at one stream: a plain arm's sets the plain step, a drafting arm's (and its AL) rho."""
+def _calibrate(asked: Asked, weights: Weights | None) -> dict[str, Calibration]:
+    """By arm: a plain arm's measured speed sets the plain step, a drafting arm's (and its AL) rho.
+
+    An arm that was not measured takes the rho of another with the same method, if there is one.
+    """
     plain = next(
         (
             asked.measured[arm.name]
@@ -235,8 +244,9 @@ def _calibrate(asked: Asked, weights: Weights | None) -> Calibration:
     if plain is None or weights is None:
         if asked.measured and weights is not None:
             raise UsageError("a calibration needs the speed of the arm without speculation")
-        return Calibration()
+        return {arm.name: Calibration() for arm in asked.arms}
     rho: dict[tuple[str, int], float] = {}
+    own: dict[str, tuple[tuple[str, int], float]] = {}
     for arm in asked.arms:
         if arm.speculation.on and arm.name in asked.measured:
             if arm.name not in asked.acceptance:
@@ -244,10 +254,15 @@ def _calibrate(asked: Asked, weights: Weights | None) -> Calibration:
                     f"the speed of `{arm.name}` calibrates only with its acceptance length (--al)"
                 )
             drafts = arm.speculation.drafts or 1
-            rho[(arm.speculation.method, drafts)] = step_cost(
-                asked.acceptance[arm.name], asked.measured[arm.name], plain
-            )
-    return Calibration(1 / plain, _length(asked), rho)
+            key = (arm.speculation.method, drafts)
+            own[arm.name] = (key, step_cost(asked.acceptance[arm.name], asked.measured[arm.name], plain))
+            rho.setdefault(*own[arm.name])
+    return {
+        arm.name: Calibration(
+            1 / plain, asked.measured_length, {**rho, **dict([own[arm.name]] if arm.name in own else [])}
+        )
+        for arm in asked.arms
+    }
 
 
 def _best(asked: Asked, arms: Sequence[ArmPlan]) -> Best:

@@ -1,0 +1,117 @@
+"""A pool of equal blocks, found again by the hash of all that stands before and in them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+
+from kvantage.sim.pieces import cut
+from kvantage.sim.request import Request
+from kvantage.sim.rules import Rules
+
+
+class BlockCache:
+    """Blocks keep their content after they are freed, until the queue gives them to somebody else.
+
+    One block is never used. A hit is whole blocks, never the whole prompt, and one block less where
+    the drafter needs it (`drop_block`).
+    """
+
+    def __init__(self, capacity: int, rules: Rules) -> None:
+        self.block = rules.page
+        self.rules = rules
+        self.count = max(0, capacity // rules.page - 1)
+        self.capacity = self.count * rules.page
+        self.evicted = 0
+        self._queue: OrderedDict[int, None] = OrderedDict((i, None) for i in range(self.count))
+        self._users = [0] * self.count
+        self._content: list[Hashable | None] = [None] * self.count
+        self._found: dict[Hashable, int] = {}
+        self._held: dict[str, list[int]] = {}
+        self._keys: dict[str, list[Hashable]] = {}
+
+    def match(self, request: Request) -> int:
+        return len(self._matched(request)) * self.block
+
+    def admit(self, request: Request, matched: int) -> None:
+        blocks = self._matched(request)[: matched // self.block]
+        for block in blocks:
+            if self._users[block] == 0:
+                del self._queue[block]
+            self._users[block] += 1
+        self._held[request.name] = blocks
+        request.slots = len(blocks) * self.block
+
+    def grow(self, request: Request, tokens: int) -> bool:
+        held = self._held[request.name]
+        more = -(-tokens // self.block) - len(held)
+        if more <= 0:
+            return True
+        if more > len(self._queue):
+            return False
+        for _ in range(more):
+            block, _ = self._queue.popitem(last=False)
+            content = self._content[block]
+            if content is not None:
+                if self._found.get(content) == block:
+                    del self._found[content]
+                self._content[block] = None
+                self.evicted += self.block
+            self._users[block] = 1
+            held.append(block)
+        request.slots = len(held) * self.block
+        return True
+
+    def commit(self, request: Request, tokens: int, *, final: bool) -> None:
+        if not self.rules.prefix_caching:
+            return
+        held = self._held[request.name]
+        keys = self._hashes(request, tokens // self.block)
+        for block, key in zip(held, keys, strict=False):
+            if self._content[block] is None:
+                self._content[block] = key
+                self._found.setdefault(key, block)
+        del final
+
+    def release(self, request: Request) -> None:
+        for block in reversed(self._held.pop(request.name)):
+            self._users[block] -= 1
+            if self._users[block] == 0:
+                self._queue[block] = None
+        request.slots = 0
+        self._keys.pop(request.name, None)
+
+    def available(self) -> int:
+        return len(self._queue) * self.block
+
+    def used(self) -> int:
+        return (self.count - len(self._queue)) * self.block
+
+    def flush(self) -> None:
+        for block in self._queue:
+            self._content[block] = None
+        self._found = {key: block for key, block in self._found.items() if self._users[block]}
+
+    def _matched(self, request: Request) -> list[int]:
+        if not self.rules.prefix_caching:
+            return []
+        most = (request.length if request.produced else request.prompt_tokens) - 1
+        blocks: list[int] = []
+        for key in self._hashes(request, most // self.block):
+            block = self._found.get(key)
+            if block is None:
+                break
+            blocks.append(block)
+        return blocks[:-1] if self.rules.drop_block and blocks else blocks
+
+    def _hashes(self, request: Request, count: int) -> list[Hashable]:
+        """A key a block: its tokens and, by nesting in a hash, all before them."""
+        keys = self._keys.setdefault(request.name, [])
+        if len(keys) < count:
+            sequence = request.sequence()
+            before: Hashable = keys[-1] if keys else None
+            for i in range(len(keys), count):
+                here = cut(sequence, i * self.block, (i + 1) * self.block)
+                before = (hash((before, here)), here)
+                keys.append(before)
+        return keys[:count]
