@@ -12,27 +12,24 @@ import socket
 from time import monotonic_ns, time_ns
 from typing import cast
 
-from kvantage.client.connection import Connection
+from kvantage.client.connection import Connection, Progress
 from kvantage.core.stamps import NOTES_BYTES, arrival_ns, ask_for_stamps, stamping
 from kvantage.core.timer import Ticker
 
 INBOX_BYTES = 256 * 1024
 
-# From so many sockets on, reads are gathered: one waking then serves several. Stamps are the kernel's,
-# so nothing is lost but the sharing of a stamp by chunks of one stream less than a period apart.
+# From so many requests in flight on, reads are gathered: one waking then serves several. Stamps are the
+# kernel's, so nothing is lost but that chunks of one stream less than a period apart share a stamp.
 GATHER_FROM = 32
 GATHER_NS = 2_000_000
 
 
 class Sockets:
-    """Every plain socket of a client, behind one epoll that the event loop waits for.
+    """Every plain socket of a client, behind one epoll that the event loop waits for."""
 
-    with Sockets(loop) as sockets:
-        await sockets.connect(host, port, connection)
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, progress: Progress) -> None:
         self._loop = loop
+        self._progress = progress
         self._open: dict[int, PlainCarrier] = {}
         self._gathering = False
         self._inbox = memoryview(bytearray(INBOX_BYTES))
@@ -77,21 +74,19 @@ class Sockets:
         carrier = PlainCarrier(self, made, connection)
         self._open[made.fileno()] = carrier
         self._epoll.register(made.fileno(), select.EPOLLIN)
-        if len(self._open) >= GATHER_FROM and not self._gathering:
+        return carrier
+
+    def busier(self) -> None:
+        """A request is sent."""
+        if not self._gathering and self._progress.in_flight >= GATHER_FROM:
             self._gathering = True
             self._loop.remove_reader(self._epoll.fileno())
             self._ticker.ring_at(monotonic_ns() + GATHER_NS)
-        return carrier
 
     def forget(self, fd: int) -> None:
         """A socket is about to be closed."""
-        if self._open.pop(fd, None) is None:
-            return
-        self._epoll.unregister(fd)
-        if self._gathering and len(self._open) < GATHER_FROM // 2:
-            self._gathering = False
-            self._ticker.ring_at(None)
-            self._loop.add_reader(self._epoll.fileno(), self._drain)
+        if self._open.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
 
     def want_writable(self, fd: int, wanted: bool) -> None:
         """Whether a socket waits for room to write."""
@@ -100,8 +95,11 @@ class Sockets:
     def _gather(self) -> None:
         due_ns = monotonic_ns() + GATHER_NS
         self._drain()
-        if self._gathering:
+        if self._progress.in_flight >= GATHER_FROM // 2:
             self._ticker.ring_at(due_ns)
+        else:
+            self._gathering = False
+            self._loop.add_reader(self._epoll.fileno(), self._drain)
 
     def _drain(self) -> None:
         inbox, found = self._inbox, self._open
@@ -154,6 +152,7 @@ class PlainCarrier:
     def write(self, data: bytes) -> bool:
         """See `Carrier`."""
         self._last_ns = monotonic_ns()
+        self._sockets.busier()
         if not self._unsent:
             try:
                 sent = self._socket.send(data)

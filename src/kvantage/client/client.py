@@ -47,7 +47,7 @@ class Client:
     async def __aenter__(self) -> Client:
         self._loop = asyncio.get_running_loop()
         self.lag.__enter__()
-        self._sockets = Sockets(self._loop) if hasattr(select, "epoll") else None
+        self._sockets = Sockets(self._loop, self.progress) if hasattr(select, "epoll") else None
         return self
 
     async def __aexit__(
