@@ -19,6 +19,7 @@ COMMANDS = {
     "report": Entry("kvantage.cli.report", "Report again from what was measured."),
     "check": Entry("kvantage.cli.check", "Read a study file and say what it asks for."),
     "plan": Entry("kvantage.cli.plan", "Predict pools, sessions and speeds before anything is started."),
+    "inspect": Entry("kvantage.cli.inspect", "Say what a server's log, metrics, answers or config mean."),
     "calibrate": Entry("kvantage.cli.calibrate", "Prove how exactly this machine times a stream."),
 }
 

@@ -9,7 +9,7 @@ import pytest
 
 from kvantage.client.sse import read_events
 from kvantage.core import ArmSettings, ServerSettings, Speculation
-from kvantage.engines.llamacpp.cache import expected_cached, judged
+from kvantage.engines.llamacpp.cache import erased_tokens, expected_cached
 from kvantage.engines.llamacpp.facts import Told, facts
 from kvantage.engines.llamacpp.metrics import look, snapshot
 from kvantage.engines.llamacpp.scan import scan
@@ -133,9 +133,9 @@ def test_speculation_is_on_only_where_the_slots_say_so() -> None:
 
 
 def test_a_flush_is_believed_by_its_count() -> None:
-    assert judged(200, {"id_slot": 0, "n_erased": 262}, "{}")[0]
-    assert not judged(200, {}, "")[0]
-    assert not judged(501, {"error": {"message": "does not support slots action"}}, "x")[0]
+    assert erased_tokens(200, {"id_slot": 0, "n_erased": 262}) == 262
+    assert erased_tokens(200, {}) is None
+    assert erased_tokens(501, {"error": {"message": "does not support slots action"}}) is None
 
 
 def test_expected_hits_hold_what_was_seen() -> None:

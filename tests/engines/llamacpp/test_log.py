@@ -138,7 +138,7 @@ def test_a_perfect_drafter_is_looked_at_twice() -> None:
 def test_older_and_other_shapes() -> None:
     lines = [
         "llama_context: n_ctx         = 4096",
-        "llama_new_context_with_model: KV self size  =  512.00 MiB, K (f16):  256.00 MiB, V (f16):  256.00 MiB",
+        "llama_new_context_with_model: KV self size  =  512.00 MiB, K (f16):  256.00 MiB, V (f16): 1.00 MiB",
         "slot print_timing: id  0 | task 0 |",
         "prompt eval time =     116.27 ms /    32 tokens (    3.63 ms per token,   275.22 tokens per second)",
         "       eval time =    2000.00 ms /    64 tokens (   31.25 ms per token,    32.00 tokens per second)",

@@ -7,6 +7,7 @@ from typing import Any
 from kvantage.core import CacheFlush, Facts, Server
 from kvantage.engines.answers import json_of
 from kvantage.engines.http import ask
+from kvantage.engines.numbers import count
 
 
 async def flush_cache(server: Server) -> CacheFlush:
@@ -17,21 +18,20 @@ async def flush_cache(server: Server) -> CacheFlush:
     slots = await json_of(f"{server.url}/slots")
     if not isinstance(slots, list) or not slots:
         return CacheFlush(False, "the server has no /slots")
-    words = []
+    erased = 0
     for slot in slots:
         number = slot.get("id") if isinstance(slot, dict) else None
         answer = await ask(f"{server.url}/slots/{number}?action=erase", method="POST", body={}, timeout_s=30)
-        done, said = judged(answer.status, answer.json(), answer.body)
-        words.append(said)
-        if not done:
-            return CacheFlush(False, said)
-    return CacheFlush(True, f"{len(words)} slots: {words[0]}")
+        tokens = erased_tokens(answer.status, answer.json())
+        if tokens is None:
+            return CacheFlush(False, f"{answer.status} {answer.body.strip()[:200]}".strip())
+        erased += tokens
+    return CacheFlush(True, f"{erased} tokens erased in {len(slots)} slots")
 
 
-def judged(status: int, told: Any, body: str) -> tuple[bool, str]:
-    """Believed on status 200 that counts what it erased."""
-    words = f"{status} {body.strip()[:200]}".strip()
-    return status == 200 and isinstance(told, dict) and "n_erased" in told, words
+def erased_tokens(status: int, told: Any) -> int | None:
+    """What a slot says that it erased; None where it does not say so with status 200."""
+    return count(told.get("n_erased")) if status == 200 and isinstance(told, dict) else None
 
 
 def expected_cached(prefix_tokens: int, facts: Facts) -> tuple[int, int]:

@@ -123,10 +123,12 @@ class Log:
 
 
 def scan(lines: Iterable[str]) -> Log:
-    """Read lines of any build."""
+    """Read lines of any build. Where a log holds several starts, the last one counts."""
     log = Log()
     sliding = False
     for line in read_lines(lines):
+        if log.ready_s is not None and _BUILD.search(line.text):
+            log = Log()
         if found := _SLIDING.search(line.text):
             sliding = found[1] is None
             continue
