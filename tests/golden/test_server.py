@@ -53,6 +53,7 @@ SHAPES: list[dict[str, Any]] = (
             "empty_choices_first": empty,
             "multiline": multiline,
             "torn": torn,
+            "early": not torn,
         }
         for comments, role, empty, multiline, torn in itertools.product(
             ("none", "bare", "ping"), (True, False), (True, False), (True, False), (True, False)
@@ -196,6 +197,18 @@ async def test_times_are_as_ordered_and_the_log_is_when_it_really_wrote() -> Non
     assert 0 <= statistics.median(late) < 1_000_000
     rate, _, _ = decode_rate(stamps, reading.chunks.tokens)
     assert rate == pytest.approx(200, rel=0.3)
+
+
+@pytest.mark.parametrize("early", [True, False])
+async def test_what_precedes_the_first_token_is_none(early: bool) -> None:
+    shape = {"early": early, "comments": "ping", "empty_choices_first": True}
+    async with GoldenServer() as server, Client() as client:
+        body = {"stream": True, "golden": {"ttft_ms": 40, "step_ms": 5, "tokens": 3, **shape}}
+        exchange = await client.post(f"{server.url}/v1/chat/completions", body)
+    reading = read_exchange(exchange)
+    assert reading.first_ns is not None
+    assert reading.first_ns - exchange.sent_ns >= 40_000_000
+    assert len(reading.chunks) == 3
 
 
 async def test_the_log_is_emptied() -> None:

@@ -40,6 +40,7 @@ class Options:
         reasoning_name      the field that reasoning comes in
         role_first          a first chunk with the role alone
         empty_choices_first a first chunk with no choices at all
+        early               all that precedes the first token leaves on arrival, and not with it
         comments            comment lines before the first chunk and between chunks
         newline, space      line ends, and whether a space follows `data:`
         multiline           a JSON object on two `data:` lines
@@ -74,6 +75,7 @@ class Options:
     reasoning_name: ReasoningName = "reasoning_content"
     role_first: bool = True
     empty_choices_first: bool = False
+    early: bool = False
     comments: Comments = "none"
     newline: Newline = "lf"
     space: bool = True

@@ -148,7 +148,7 @@ class GoldenServer:
         self._streams[number] = stream = _Stream(link, Wire(ask, options), written, bool(body.get("stream")))
         link.number = number
         if stream.streamed:
-            first = stream.wire.first()
+            first = stream.wire.first() if options.early else b""
             link.write(STREAM_HEAD + (_http_chunk(first) if first else b""))
         self._ticker.ring_at(self.source.due())
 
@@ -204,6 +204,8 @@ class _Stream:
                 self.link.answer(Page(self.wire.whole(self.kept)))
             return piece.finish is None
         data = self.wire.chunk(piece)
+        if not self.written.written_ns and not self.torn and not self.wire.options.early:
+            data = self.wire.first() + data
         data = b"%x\r\n%b\r\n" % (len(data), data)
         last = piece.finish is not None
         if last:
