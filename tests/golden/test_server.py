@@ -194,9 +194,10 @@ async def test_times_are_as_ordered_and_the_log_is_when_it_really_wrote() -> Non
     assert list(written.tokens) == [2] * 6
     stamps = list(reading.chunks.times_ns)
     late = [stamp - wrote for stamp, wrote in zip(stamps, written.written_ns, strict=True)]
-    assert 0 <= statistics.median(late) < 1_000_000
+    assert 0 <= statistics.median(late) < 5_000_000
     rate, _, _ = decode_rate(stamps, reading.chunks.tokens)
-    assert rate == pytest.approx(200, rel=0.3)
+    true_rate, _, _ = decode_rate(written.written_ns, written.tokens)
+    assert rate == pytest.approx(true_rate, rel=0.3)
 
 
 @pytest.mark.parametrize("early", [True, False])
