@@ -26,7 +26,25 @@ def _llamacpp() -> Engine:
     return Llamacpp()
 
 
-_ENGINES: dict[str, Callable[[], Engine]] = {"llamacpp": _llamacpp, "sglang": _sglang, "vllm": _vllm}
+def _openai() -> Engine:
+    from kvantage.engines.openai import OpenAi
+
+    return OpenAi()
+
+
+def _sim() -> Engine:
+    from kvantage.engines.sim import Sim
+
+    return Sim()
+
+
+_ENGINES: dict[str, Callable[[], Engine]] = {
+    "llamacpp": _llamacpp,
+    "openai": _openai,
+    "sglang": _sglang,
+    "sim": _sim,
+    "vllm": _vllm,
+}
 
 
 def engine_names() -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from kvantage.core import Reading, Usage
 from kvantage.engines import engine_named
 from kvantage.engines.acceptance import DEAD_LENGTH, SpeculationCounts
 from kvantage.engines.llamacpp.timings import Timings, timings_of
+from kvantage.engines.recognise import version_of_answer
 from kvantage.engines.sglang.usage import speculation_counts
 from kvantage.inspection.document import Document
 
@@ -44,7 +45,7 @@ def read_response(name: str, answer: Mapping[str, Any], engine: str | None) -> D
         warnings += timing_warnings(timings)
     warnings += text_warnings(*_texts(answer))
     return Document(
-        name, "response", engine, _version(answer), readings, per_position(usage), tuple(warnings)
+        name, "response", engine, version_of_answer(answer), readings, per_position(usage), tuple(warnings)
     )
 
 
@@ -76,7 +77,7 @@ def read_stream(name: str, text: str, engine: str | None) -> Document:
         "finish_reason": reading.finish_reason,
         "error_code": reading.error_code,
     }
-    version = _version(reading.final)
+    version = version_of_answer(reading.final)
     return Document(name, "stream", engine, version, readings, per_position(usage), tuple(warnings), details)
 
 
@@ -262,12 +263,3 @@ def _texts(answer: Mapping[str, Any]) -> tuple[str, str, str | None]:
         str(reasoning),
         finish if isinstance(finish, str) else None,
     )
-
-
-def _version(answer: Mapping[str, Any]) -> str | None:
-    fingerprint = answer.get("system_fingerprint")
-    if not isinstance(fingerprint, str):
-        return None
-    if found := re.match(r"vllm-(\d[\w.]*)", fingerprint):
-        return found[1]
-    return fingerprint if re.match(r"b\d+-[0-9a-f]+$", fingerprint) else None

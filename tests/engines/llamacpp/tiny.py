@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-WIDTH, HEADS, KV_HEADS, LAYERS, INNER, CONTEXT = 64, 4, 2, 2, 128, 2048
+WIDTH, HEADS, KV_HEADS, LAYERS, INNER, CONTEXT = 64, 2, 1, 2, 128, 2048
 SPECIAL = ("<unk>", "<s>", "</s>")
 
 

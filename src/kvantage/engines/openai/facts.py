@@ -1,0 +1,43 @@
+"""Facts of a server that somebody else started, by the readers of the engine behind it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kvantage.core import ArmSettings, Facts
+from kvantage.engines.llamacpp import facts as llamacpp
+from kvantage.engines.openai.attached import Attached
+from kvantage.engines.sglang import facts as sglang
+from kvantage.engines.vllm import facts as vllm
+from kvantage.engines.vllm.metrics import cache_config
+
+
+def facts(arm: ArmSettings, seen: Attached) -> Facts:
+    """What it tells; the rest is missing, with the reason. What the arm is, is what the server says."""
+    found = _by_engine(arm, seen)
+    if found is None:
+        return Facts(
+            engine="openai",
+            engine_version=None,
+            warnings=("the engine behind this address is not recognised: it tells no pool and no counters",),
+        )
+    wanted = arm.speculation
+    warnings = list(found.warnings)
+    if wanted.on and not found.speculation and seen.engine == "vllm" and not seen.info:
+        warnings.append("this vLLM does not tell whether it speculates (VLLM_SERVER_DEV_MODE=1 makes it so)")
+    if not wanted.on and found.speculation:
+        warnings.append(
+            f"the server speculates ({found.speculation.get('method')}), though the arm does not say so"
+        )
+    return replace(found, engine_version=found.engine_version or seen.version, warnings=tuple(warnings))
+
+
+def _by_engine(arm: ArmSettings, seen: Attached) -> Facts | None:
+    if seen.engine == "sglang":
+        return sglang.facts(sglang.Told(arm=arm, info=seen.info, metrics=seen.metrics))
+    if seen.engine == "llamacpp":
+        return llamacpp.facts(llamacpp.Told(arm=arm, props=seen.props, slots=seen.slots))
+    if seen.engine == "vllm":
+        cache = cache_config(seen.metrics)
+        return vllm.facts(vllm.Told(arm=arm, cache=cache, info=seen.info or None, version=seen.version))
+    return None
