@@ -106,7 +106,7 @@ def test_workloads_draw_their_own_rates() -> None:
 def test_state_slots_cap_what_runs() -> None:
     engine = Engine(100_000, Rules(running=8, states=10, states_running=5), CLOCK)
     seen: list[int] = []
-    engine._watch = lambda step: seen.append(step.running)
+    engine.watch(lambda step: seen.append(step.running))
     for i in range(4):
         engine.submit(Request(f"r{i}", text(i, 50), 20))
     engine.run()

@@ -275,6 +275,8 @@ class _Link(asyncio.BufferedProtocol):
             f"Content-Type: {page.content_type}\r\nContent-Length: {len(page.body)}\r\n\r\n"
         )
         self.write(head.encode() + page.body)
+        if self._transport is not None and not self._parser.should_keep_alive():
+            self._transport.close()  # what is written still goes out
 
     def close(self) -> None:
         """Close at once, whatever is unsent."""

@@ -120,6 +120,8 @@ def _tell(
         "pool_tokens": facts.reading("kv_pool_tokens").value,
     }
     observer.on("ready", **fields)
+    if words := facts.resolved.get("simulated"):
+        ledger.event("simulated", arm=boot.arm.name, block=boot.block, text=str(words))
     for text in (*facts.warnings, *arm.launch.notes):
         ledger.event("warning", arm=boot.arm.name, block=boot.block, text=text)
         observer.on("warning", text=f"arm {boot.arm.name}: {text}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable
 
-from kvantage.sim.pieces import cut
+from kvantage.sim.pieces import parts
 from kvantage.sim.request import Request
 from kvantage.sim.rules import Rules
 
@@ -95,7 +95,7 @@ class BlockCache:
     def _matched(self, request: Request) -> list[int]:
         if not self.rules.prefix_caching:
             return []
-        most = (request.length if request.produced else request.prompt_tokens) - 1
+        most = request.length - 1
         blocks: list[int] = []
         for key in self._hashes(request, most // self.block):
             block = self._found.get(key)
@@ -108,10 +108,8 @@ class BlockCache:
         """A key a block: its tokens and, by nesting in a hash, all before them."""
         keys = self._keys.setdefault(request.name, [])
         if len(keys) < count:
-            sequence = request.sequence()
             before: Hashable = keys[-1] if keys else None
-            for i in range(len(keys), count):
-                here = cut(sequence, i * self.block, (i + 1) * self.block)
+            for here in parts(request.sequence(), self.block, len(keys), count):
                 before = (hash((before, here)), here)
                 keys.append(before)
         return keys[:count]

@@ -55,14 +55,19 @@ class Engine:
         self.running: list[Request] = []
         self.finished: list[Request] = []
         self.refused: list[Request] = []
+        self.accepted_at = [0] * rules.drafts
+        self.retracted = 0
         self._drafting = dict(drafting or {})
         self._watch = watch
         self._arrivals: list[tuple[float, int, Request]] = []
         self._count = 0
 
     def submit(self, request: Request, at: float | None = None) -> Request:
-        """Let a request arrive, now or later. One that can never fit is refused at once."""
-        request.arrival = self.now if at is None else max(at, self.now)
+        """Let a request arrive, now or at a given time; one before `now` came while the last step ran.
+
+        One that can never fit is refused at once.
+        """
+        request.arrival = self.now if at is None else at
         if request.prompt_tokens + self.rules.reserved > self.cache.capacity:
             request.end = request.arrival
             self.refused.append(request)
@@ -70,6 +75,27 @@ class Engine:
         self._count += 1
         heapq.heappush(self._arrivals, (request.arrival, self._count, request))
         return request
+
+    def watch(self, each: Callable[[Step], None]) -> None:
+        """Tell every further step to `each`."""
+        self._watch = each
+
+    @property
+    def busy(self) -> bool:
+        """True while a request waits, runs or is still to come."""
+        return bool(self.waiting or self.running or self._arrivals)
+
+    def abort(self, request: Request) -> None:
+        """Forget a request whose client went away, wherever it is."""
+        if request in self.running:
+            self.cache.release(request)
+            self.running.remove(request)
+        elif request in self.waiting:
+            self.waiting.remove(request)
+        else:
+            self._arrivals = [entry for entry in self._arrivals if entry[2] is not request]
+            heapq.heapify(self._arrivals)
+        request.end = self.now
 
     def run(self, until: float | None = None) -> None:
         """Work until nothing is left, or until that time."""
@@ -194,6 +220,9 @@ class Engine:
             drafting = self._drafting.get(request.workload) or self._drafting.get("")
             accepted = drafting.next() if drafting else 0
             request.drafted += self.rules.drafts
+            request.accepted_counts[accepted] = request.accepted_counts.get(accepted, 0) + 1
+            for place in range(accepted):
+                self.accepted_at[place] += 1
         request.steps += 1
         request.accepted += accepted
         emitted = min(1 + accepted, request.remaining)
@@ -314,6 +343,7 @@ class Engine:
         request.computed = 0
         if counted:
             request.retractions += 1
+            self.retracted += 1
         else:
             request.cached_tokens -= request.matched
             if request.retractions == 0 and not request.produced:

@@ -6,7 +6,7 @@ where their pieces are.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 
 Piece = tuple[Hashable, int, int]
 Pieces = tuple[Piece, ...]
@@ -34,6 +34,22 @@ def cut(pieces: Pieces, start: int, end: int) -> Pieces:
         if at >= end:
             break
     return tuple(found)
+
+
+def parts(pieces: Pieces, size: int, first: int, last: int) -> Iterator[Pieces]:
+    """The tokens in runs of `size`, from the run numbered `first` to before `last`, in one walk."""
+    rest = iter(cut(pieces, first * size, last * size))
+    have: list[Piece] = []
+    held = 0
+    for name, offset, length in rest:
+        at, end = offset, offset + length
+        while at < end:
+            taken = min(end - at, size - held)
+            have.append((name, at, taken))
+            at, held = at + taken, held + taken
+            if held == size:
+                yield tuple(have)
+                have, held = [], 0
 
 
 def join(first: Pieces, second: Pieces) -> Pieces:

@@ -10,7 +10,7 @@ from kvantage.planner.memory import Pool
 from kvantage.planner.plan import ArmPlan, Plan
 from kvantage.planner.work import Work
 from kvantage.sim.clock import PlannerClock
-from kvantage.sim.dialects import rules_of
+from kvantage.sim.dialects import dialect
 from kvantage.sim.replay import DOCUMENTS, SimArm, SimCell, simulate
 from kvantage.sim.rules import Rules
 
@@ -71,7 +71,7 @@ def arm_of(plan: Plan, arm: ArmPlan) -> SimArm | str:
     return SimArm(
         arm.name,
         pool.tokens,
-        rules_of(plan.asked.engine, arm.demand, pool),
+        dialect(plan.asked.engine).rules(arm.demand, pool),
         PlannerClock(arm.steps, plan.asked.prefill_tok_s),
         _rates(plan, arm),
     )

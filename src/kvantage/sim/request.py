@@ -31,6 +31,7 @@ class Request:
     drafted: int = 0
     slots: int = 0
     chunks: list[tuple[float, int]] = field(default_factory=list)
+    accepted_counts: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.prompt_tokens = total(self.prompt)

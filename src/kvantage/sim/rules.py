@@ -15,6 +15,7 @@ class Rules:
     page             tokens in one page or block
     drafts           k; `draft_slots` reserves k + 1 slots a running request, not 1; `extra_slots` adds more
     drop_block       the last block of a hit is not used (drafters that need the hidden state before it)
+    hit_shorter      tokens that a hit loses before it is cut to pages (keys that are pairs of tokens)
     reserve          share of a running request's remaining answer that an admission leaves room for
     reserve_new      room that an admission leaves for its own answer, up to this many tokens
     states           recurrent-state slots (hybrids), None where the model has none
@@ -31,6 +32,7 @@ class Rules:
     draft_slots: bool = True
     extra_slots: int = 0
     drop_block: bool = False
+    hit_shorter: int = 0
     reserve: float = 0.7
     reserve_new: int = 4096
     states: int | None = None

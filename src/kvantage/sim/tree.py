@@ -87,7 +87,7 @@ class TreeCache:
         if not self.rules.prefix_caching:
             return 0
         sequence = request.sequence()
-        most = request.length - 1 if request.produced else request.prompt_tokens - 1
+        most = request.length - 1 - self.rules.hit_shorter
         return self._walk(cut(sequence, 0, max(0, most)))[1]
 
     def admit(self, request: Request, matched: int) -> None:
