@@ -269,3 +269,16 @@ def test_text_shows_sources_and_warnings() -> None:
     assert "llamacpp b1-7e4c0a9 log" in result.output
     assert "(config" in result.output
     assert "! speculation is off, and the server serves all the same" in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "engine"),
+    [
+        ("SGLANG_SIMULATE_ACC_LEN=3\nSGLANG_SIMULATE_ACC_METHOD=match-expected\n", "sglang"),
+        ("llama-server -m model.gguf --spec-type draft-simple --spec-synth-len 3\n", "llamacpp"),
+    ],
+)
+def test_an_environment_or_a_command_that_makes_acceptance_up(tmp_path: Path, text: str, engine: str) -> None:
+    found = inspect(written(tmp_path, "env.txt", text))
+    assert found["engine"] == engine
+    assert warned(found, "simulated acceptance")

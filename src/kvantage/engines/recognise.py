@@ -11,7 +11,7 @@ _LOGS = {
     "sglang": re.compile(
         r"\b(?:Decode|Prefill) batch[.,]? |server_args=|max_total_num_tokens=|Mamba Cache is allocated|"
         r"KV Cache is allocated|Memory pool end|capped to \d+ by the mamba|than the profiled value|"
-        r"sglang\.launch_server|Max running requests is reset to"
+        r"sglang\.launch_server|Max running requests is reset to|SGLANG_SIMULATE_ACC"
     ),
     "vllm": re.compile(
         r"SpecDecoding metrics:|Speculative metrics:|KV cache size: [\d,]+ tokens|max_num_seqs|"
@@ -21,7 +21,8 @@ _LOGS = {
     "llamacpp": re.compile(
         r"llama_kv_cache|llama_context:|print_timing|draft acceptance(?: rate)? = |"
         r"statistics +[\w-]+: #calls|llama_model_load|common_params|srv +(?:llama_server|load_model)|"
-        r"error while handling argument|^error: invalid argument: -|KV self size",
+        r"error while handling argument|^error: invalid argument: -|KV self size|"
+        r"--spec-synth-|LLAMA_ARG_SPEC_SYNTH|^n_drafted +=",
         re.MULTILINE,
     ),
 }

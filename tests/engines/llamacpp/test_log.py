@@ -164,3 +164,25 @@ def test_every_log_of_the_captures_is_read() -> None:
     assert len(files) == 12
     for path in files:
         assert read_log(path.read_text().split("\n")).readings["kv_pool_tokens"].value == 8192
+
+
+def test_the_example_programs_spelling() -> None:
+    lines = [
+        "decoded  105 tokens in 2.0 seconds",
+        "n_draft   = 8",
+        "n_predict = 105",
+        "n_drafted = 128",
+        "n_accept  = 88",
+    ]
+    told = {
+        name: reading.value for name, reading in read_log([*lines, "accept    = 68.750%"]).readings.items()
+    }
+    assert (told["accepted_tokens"], told["drafted_tokens"]) == (88, 128)
+    assert told["draft_acceptance_rate"] == pytest.approx(0.6875)
+
+
+def test_two_starts_in_one_log_are_the_last_one() -> None:
+    text = capture("llamacpp-b10434/srv_draft-self.log")
+    once, twice = (read_log((text * n).split("\n")).readings for n in (1, 2))
+    assert once["kv_pool_bytes"] == twice["kv_pool_bytes"]
+    assert once["accepted_tokens"] == twice["accepted_tokens"]

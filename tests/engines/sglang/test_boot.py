@@ -73,6 +73,23 @@ def test_labelled_pools_of_one_target() -> None:
     assert "draft_kv_pool_bytes" not in readings
 
 
+def test_equal_pools_are_a_targets_own_where_the_log_speaks_of_windows() -> None:
+    line = (
+        "[TP0] KV Cache is allocated. dtype: torch.bfloat16, #tokens: 1000, K size: 1.00 GB, V size: 1.00 GB"
+    )
+    window = "[TP0] SWAKVPool mem usage: 4.00 GB, swa size: 1000, full size: 1000"
+    assert "sliding_pool_tokens" in read_log([line, line, window]).readings
+    assert "draft_kv_pool_bytes" in read_log([line, line]).readings
+
+
+def test_settings_that_sglang_changed_are_said_in_its_words() -> None:
+    assert warned(["Setting page size to 64 for DeepSeek DSA."], "setting page size to 64 for DeepSeek DSA")
+    mixed = "Mixed chunked prefill is disabled because of using eagle speculative decoding."
+    assert warned([mixed], "changed a setting by itself", "mixed chunked prefill is disabled")
+    steps = "DFLASH only supports speculative_num_steps == 1; overriding speculative_num_steps=3 to 1."
+    assert warned([steps], "overriding speculative_num_steps=3 to 1")
+
+
 def test_what_sglang_changed_by_itself() -> None:
     reset = "Max running requests is reset to 48 for speculative decoding. You can override this by ..."
     arguments_line = "server_args=ServerArgs(max_running_requests=48, speculative_algorithm='EAGLE', x=1)"
@@ -82,7 +99,7 @@ def test_what_sglang_changed_by_itself() -> None:
         "max_total_tokens=131072 is larger than the profiled value 64832. Use the profiled value instead."
     )
     assert warned([ceiling], "131072", "SGLang uses 64832 tokens")
-    retracted = "KV cache pool is full. Retract requests. #retracted_reqs: 2, #new_tokens_gained: 100"
+    retracted = "KV cache pool is full. Retract requests. #retracted_reqs: 2, #new_tokens_gained: 100, x"
     assert warned([retracted], "2 requests were retracted")
 
 

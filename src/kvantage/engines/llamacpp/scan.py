@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from kvantage.engines.llamacpp.lines import LogLine, read_lines
 from kvantage.engines.numbers import MIB
 
-_BUILD = re.compile(r"\bbuild(?::)? (\d+) \((\w+)\) with ")
+_BUILD = re.compile(r"\bbuild(?::| =)? (\d+) \((\w+)\)(?: with |$)")
 _POOL = re.compile(
     r"llama_kv_cache\w*: +size = +(?P<mib>\d+\.\d+) MiB \( *(?P<cells>\d+) cells, +(?P<layers>\d+) layers, +"
     r"(?P<seqs>\d+)(?:/ *(?P<streams>\d+))? seqs\)"
@@ -17,7 +17,7 @@ _POOL = re.compile(
 _POOL_OLD = re.compile(r"KV self size += +(?P<mib>\d+\.\d+) MiB, K \(")
 _STATE = re.compile(r"llama_memory_recurrent: +size = +(\d+\.\d+) MiB \( *(\d+) cells,")
 _SLIDING = re.compile(r"creating +(non-)?SWA KV cache")
-_CONTEXT = re.compile(r"llama_context: n_ctx += (\d+)$")
+_CONTEXT = re.compile(r"(?:llama_context|llama_new_context_with_model): n_ctx += (\d+)$")
 _SLOTS = re.compile(r"initializing(?: slots)?, n_slots = (\d+)(?:, n_ctx_slot = (\d+),)?")
 _WEIGHTS = re.compile(r"load_tensors: +\w+ model buffer size = +(\d+\.\d+) MiB")
 _DRAFTER = ("loading draft model", "creating MTP draft context")
@@ -25,8 +25,13 @@ _IMPLEMENTATION = re.compile(r"adding speculative implementation '([\w-]+)'")
 _MOST_DRAFTS = re.compile(r"\bn_max=(\d+),|\bsize_value=(\d+),")
 _OFF = "no implementations specified for speculative decoding"
 _FAILED = re.compile(r"failed to initialize speculative decoding context: (.+)")
-_SYNTHETIC = re.compile(r"synthetic (?:speculative )?acceptance")
-_PROMPT = re.compile(r"prompt eval time = +(\d+\.\d+) ms / +(\d+) tokens \(")
+_SYNTHETIC = re.compile(r"synthetic (?:speculative )?acceptance|--spec-synth\S*|LLAMA_ARG_SPEC_SYNTH\w*")
+_SLOT = re.compile(r"new slot,? (?:n_ctx_slot|n_ctx) = (\d+)$")
+_EXAMPLE = re.compile(r"^n_(drafted|accept) += (\d+)$")
+_EXAMPLE_RATE = re.compile(r"^accept += (\d+\.\d{3})%$")
+PADDING = 256
+"""Contexts are whole multiples of this; one that was cut off at its line's end hardly ever is."""
+_PROMPT = re.compile(r"task (-?\d+) \| +prompt eval time = +\d+\.\d+ ms / +(\d+) tokens \(")
 _OUTPUT = re.compile(
     r"(?<!prompt )\beval time = +(\d+\.\d+) ms / +(\d+) (?:tokens|runs) +\("
     r"(?: *\d+\.\d+ ms per token, +(\d+\.\d+) tokens per second\))?"
@@ -35,7 +40,6 @@ _ACCEPTED = re.compile(
     r"draft acceptance(?: rate)? = +(\d+\.\d+) \( *(\d+) accepted / +(\d+) generated\)"
     r"(?:, mean (?:len|acceptance length) = +(\d+\.\d\d)(?!\d))?"
 )
-_NEW_PROMPT = re.compile(r"task (-?\d+) \| new prompt, .*task\.n_tokens = (\d+)$")
 _CACHED = re.compile(r"task (-?\d+) \| cached n_tokens = (\d+),")
 _STATISTICS = re.compile(r"statistics +([\w-]+): #calls(?:\(b,g,a\))? = +(\d+)(?: +(\d+) +(\d+))?, (.+)")
 _STATISTIC = re.compile(r"#(gen drafts|acc drafts|gen tokens|acc tokens) = +(\d+),")
@@ -106,6 +110,7 @@ class Log:
     requests: list[RequestTimings] = field(default_factory=list)
     prompts: dict[str, int] = field(default_factory=dict)
     cached: dict[str, int] = field(default_factory=dict)
+    example: dict[str, int] = field(default_factory=dict)
     ready_s: float | None = None
     errors: list[str] = field(default_factory=list)
 
@@ -157,9 +162,12 @@ def _scan_start(log: Log, line: LogLine, sliding: bool) -> bool:
     elif found := _STATE.search(text):
         log.state_bytes = (log.state_bytes or 0.0) + float(found[1]) * MIB
     elif found := _CONTEXT.search(text):
-        log.contexts.append(int(found[1]))
+        if int(found[1]) % PADDING == 0:
+            log.contexts.append(int(found[1]))
     elif found := _SLOTS.search(text):
         log.slots, log.slot_context = int(found[1]), int(found[2]) if found[2] else None
+    elif log.slot_context is None and (found := _SLOT.search(text)):
+        log.slot_context = int(found[1]) if int(found[1]) % PADDING == 0 else None
     elif found := _WEIGHTS.search(text):
         size = float(found[1]) * MIB
         if log.drafter_loaded:
@@ -182,7 +190,10 @@ def _scan_start(log: Log, line: LogLine, sliding: bool) -> bool:
 
 
 def _scan_request(log: Log, text: str) -> None:
-    if found := _OUTPUT.search(text):
+    if found := _PROMPT.search(text):
+        if found[1] in log.cached:
+            log.prompts[found[1]] = int(found[2]) + log.cached[found[1]]
+    elif found := _OUTPUT.search(text):
         if "prompt eval time" not in text:
             speed = float(found[3]) if found[3] else None
             log.requests.append(RequestTimings(int(found[2]), float(found[1]), speed))
@@ -203,7 +214,12 @@ def _scan_request(log: Log, text: str) -> None:
             told.get("acc tokens"),
             tuple(float(rate) for rate in positions[1].split(", ")) if positions else (),
         )
-    elif found := _NEW_PROMPT.search(text):
-        log.prompts[found[1]] = int(found[2])
+    elif found := _EXAMPLE.match(text):
+        log.example[found[1]] = int(found[2])
+    elif found := _EXAMPLE_RATE.match(text):
+        accepted, drafted = log.example.get("accept"), log.example.get("drafted")
+        # Counts at their lines' ends may be cut off: the rate must be theirs.
+        if accepted is not None and drafted and abs(100 * accepted / drafted - float(found[1])) < 0.001:
+            log.requests.append(RequestTimings(accepted=accepted, drafted=drafted))
     elif found := _CACHED.search(text):
         log.cached.setdefault(found[1], int(found[2]))

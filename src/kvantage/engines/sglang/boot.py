@@ -45,7 +45,16 @@ _VERSION = re.compile(
     r"\bsglang(?:[-_ ]?version)?(?:==|[:=@/ ]+)[\"']?v?(\d+\.\d+\.\d+(?:\.?(?:post|rc|dev)\d+)?)", re.I
 )
 _SIMULATED = re.compile(r"\bSGLANG_SIMULATE_ACC\w*(?:=\S+)?")
-_RETRACTED = re.compile(r"#retracted_reqs: (\d+)")
+_RETRACTED = re.compile(r"#retracted_reqs: (\d+)(?=[,\s])")
+_SLIDING = re.compile(r"SWAKVPool mem usage|[Uu]se sliding window memory pool", re.ASCII)
+_CHANGED = re.compile(
+    r"[Ss]etting (?:page size|KV cache dtype) to \S+ for [^.]+"
+    r"|(?:chunked prefill size|speculative_num_draft_tokens|mem_fraction_static|context length)"
+    r" is (?:adjusted|set) to [^.]+"
+    r"|(?:[Mm]ixed chunked prefill|[Rr]adix cache|[Oo]verlap schedul\w+|[Cc]uda graph|[Pp]refix cach\w+)"
+    r" (?:is|are) disabled[^.]*"
+    r"|overriding speculative_\w+=\S+ to \w+"
+)
 
 
 ONE_BOOT_S = 3600.0
@@ -104,6 +113,7 @@ class StateCap:
 class Boot:
     """Everything that the lines of one start said; what they did not is None or empty.
 
+    `sliding`: lines speak of a sliding-window pool. `changed` are settings that SGLang says it changed.
     `arguments` are the server's resolved arguments as it echoes them: the wish, not always what was
     granted. `limits` holds the lines of `max_total_num_tokens=`, by rank, which is.
     """
@@ -123,6 +133,8 @@ class Boot:
     reset_running: int | None = None
     page_size: int | None = None
     retracted: int = 0
+    sliding: bool = False
+    changed: list[str] = field(default_factory=list)
     simulated: str | None = None
     started: str | None = None
     fired_up: str | None = None
@@ -258,6 +270,10 @@ def _read_line(boot: Boot, line: LogLine) -> None:
         boot.retracted += int(found[1])
     elif "fired up and ready to roll" in text:
         boot.fired_up = line.stamp
+    elif _SLIDING.search(text):
+        boot.sliding = True
+    if "server_args=" not in text:
+        boot.changed += [told for told in _CHANGED.findall(text) if told not in boot.changed]
     if boot.simulated is None and (found := _SIMULATED.search(text)):
         boot.simulated = found[0]
     if boot.version is None and "sglang" in text.lower() and (found := _VERSION.search(text)):

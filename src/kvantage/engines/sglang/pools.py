@@ -51,7 +51,7 @@ def pools_of(boot: Boot, *, speculating: bool) -> Pools | None:
     candidates = []
     for rank_pools in boot.pools.values():
         if groups := rank_pools.groups:
-            candidates.append(_roles(groups, known_off, len(rank_pools.closed)))
+            candidates.append(_roles(groups, known_off, len(rank_pools.closed), boot.sliding))
     if boot.late_pools:
         target = [pool for is_draft, pool in boot.late_pools if not is_draft]
         draft = tuple(pool for is_draft, pool in boot.late_pools if is_draft)
@@ -67,7 +67,7 @@ def _tokens(pool: Pool) -> float:
     return float("inf") if pool.tokens is None else pool.tokens
 
 
-def _roles(groups: list[list[Pool]], known_off: bool, closed: int) -> Pools:
+def _roles(groups: list[list[Pool]], known_off: bool, closed: int, sliding_told: bool) -> Pools:
     if len(groups) > 1:
         draft = tuple(pool for group in groups[1:] for pool in group)
         full, sliding = _full_and_sliding(groups[0])
@@ -75,7 +75,7 @@ def _roles(groups: list[list[Pool]], known_off: bool, closed: int) -> Pools:
             full, sliding, () if known_off else draft, by="its place after the target's 'Memory pool end'"
         )
     pools = groups[0]
-    if known_off or closed or len(pools) == 1 or (len(pools) == 2 and _labelled(pools)):
+    if known_off or closed or len(pools) == 1 or (len(pools) == 2 and (sliding_told or _labelled(pools))):
         full, sliding = _full_and_sliding(pools)
         return Pools(full, sliding)
     if len(pools) == 2:

@@ -14,6 +14,8 @@ def boot_warnings(boot: Boot, pools: Pools | None) -> Iterator[str]:
     """What the server changed by itself, and what was asked and not granted."""
     if boot.reset_running is not None:
         yield f"SGLang set max_running_requests to {boot.reset_running} because speculation is on"
+    for change in boot.changed:
+        yield f"SGLang changed a setting by itself: {change[0].lower()}{change[1:]}"
     yield from _clamps(boot)
     if boot.ceiling is not None:
         asked, profiled = boot.ceiling
