@@ -20,6 +20,7 @@ COMMANDS = {
     "check": Entry("kvantage.cli.check", "Read a study file and say what it asks for."),
     "plan": Entry("kvantage.cli.plan", "Predict pools, sessions and speeds before anything is started."),
     "inspect": Entry("kvantage.cli.inspect", "Say what a server's log, metrics, answers or config mean."),
+    "engines": Entry("kvantage.cli.engines", "Show the study's words against each engine's flags."),
     "calibrate": Entry("kvantage.cli.calibrate", "Prove how exactly this machine times a stream."),
 }
 
