@@ -1,0 +1,43 @@
+"""kvantage's client as a tool among the others: the same load, and what it measured as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import sys
+from pathlib import Path
+
+from kvantage.client import ChatRequest, Client, read_exchange, run_closed, time_stream
+
+
+async def main(url: str, streams: int, requests: int, tokens: int, out: Path) -> None:
+    body = {
+        "model": "golden",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "messages": [{"role": "user", "content": "Count, please. " * 8}],
+        "max_tokens": tokens,
+    }
+    async with Client() as client:
+        exchanges = await run_closed(
+            client, [ChatRequest(f"{url}/v1/chat/completions", body)] * requests, streams
+        )
+    readings = [read_exchange(each) for each in exchanges]
+    counts = [int(each.final["usage"]["completion_tokens"]) for each in readings]
+    timings = [time_stream(*each) for each in zip(exchanges, readings, counts, strict=True)]
+    ttft = [each.ttft_s for each in timings if each.ttft_s is not None]
+    itl = [each.itl_s for each in timings if each.itl_s is not None]
+    said = {
+        "ttft_ms": sum(ttft) / len(ttft) * 1e3,
+        "itl_ms": sum(itl) / len(itl) * 1e3,
+        "tokens": sum(counts),
+        "requests": sum(each.status == "ok" for each in readings),
+    }
+    (out / "ours.json").write_text(json.dumps(said))
+
+
+if __name__ == "__main__":
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 8192)), hard))
+    asyncio.run(main(sys.argv[1], *map(int, sys.argv[2:5]), Path(sys.argv[5])))
