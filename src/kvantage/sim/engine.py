@@ -292,7 +292,7 @@ class Engine:
             work.append((request, wanted))
             budget, new = budget - wanted, new + wanted
         if not work:
-            return self._stuck()
+            return shortage or self._stuck()
         started = self.now
         lengths = sum(request.length for request, taken in work if not taken)
         seconds = self.clock.decode(decoding, lengths) if decoding else 0.0
@@ -361,7 +361,7 @@ class Engine:
             request.end = self.now
             self.refused.append(request)
         else:
-            return False
+            return bool(self._arrivals)
         return True
 
     def _give_up(self, request: Request) -> None:
