@@ -293,6 +293,13 @@ def test_the_second_choice_is_not_read_as_the_first() -> None:
     assert (reading.content, reading.finish_reason) == ("yes", None)
 
 
+@pytest.mark.parametrize("reason", ["abort", "error"])
+def test_a_request_that_the_server_gave_up_is_no_answer(reason: str) -> None:
+    reading = read(chunk(delta={"content": "ab"}), chunk(delta={}, finish_reason=reason))
+    assert (reading.status, reading.content) == ("failed", "ab")
+    assert reading.error == f"the server broke the request off (finish reason '{reason}')"
+
+
 def test_plain_completions_are_read_too() -> None:
     reading = read(
         {"choices": [{"index": 0, "text": "ab"}]}, {"choices": [{"text": "c", "finish_reason": "stop"}]}

@@ -17,6 +17,8 @@ from kvantage.core import ChunkTimes
 
 # What a choice holds besides these (stop_reason, matched_stop, ...) is kept in `final`.
 _STREAMED = frozenset({"index", "delta", "message", "text", "token_ids", "logprobs", "finish_reason"})
+# Finish reasons of requests that the server gave up: not answers, whatever text they hold.
+_BROKEN_OFF = frozenset({"abort", "error"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,8 @@ def read_exchange(exchange: Exchange) -> StreamReading:
     """Read an answer: a stream of events, or a whole JSON response. Never raises.
 
     `failed` is: cut, refused, past its deadline; a status other than 2xx; an error inside a 200; text that
-    is not JSON; an end with neither a finish reason nor `[DONE]`. An empty answer that ended well is `ok`.
+    is not JSON; a finish reason that says it was broken off; an end with neither a finish reason nor
+    `[DONE]`. An empty answer that ended well is `ok`.
     """
     reader = _Reader()
     encoding = (exchange.header("content-encoding") or "identity").lower()
@@ -237,6 +240,8 @@ class _Reader:
         reason = choice.get("finish_reason")
         if isinstance(reason, str) and reason:
             self.finish_reason = reason
+            if reason in _BROKEN_OFF:
+                self.fail(f"the server broke the request off (finish reason {reason!r})")
         for name, value in choice.items():
             if name == "prompt_token_ids":
                 self.prompt_token_ids = _ids(value) or self.prompt_token_ids
