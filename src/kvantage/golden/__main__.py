@@ -12,18 +12,22 @@ from typing import Any, Literal, get_args, get_origin
 import click
 
 from kvantage.core import UsageError
-from kvantage.golden.options import HINTS, NAMES, Options
+from kvantage.golden.options import HELP, HINTS, Options
 from kvantage.golden.script import Script
 from kvantage.golden.server import GoldenServer
 
 
 def _with_options(function: Callable[..., None]) -> Callable[..., None]:
     """A flag for each of `Options`, named as it is."""
-    for name in reversed(NAMES):
+    for name in reversed(HELP):
         hint = HINTS[name]
         default = getattr(Options(), name)
         flag = f"--{name.replace('_', '-')}"
-        settings: dict[str, Any] = {"default": default, "show_default": default is not None}
+        settings: dict[str, Any] = {
+            "default": default,
+            "show_default": default is not None,
+            "help": HELP[name],
+        }
         if hint is bool:
             flag = f"{flag}/--no-{name.replace('_', '-')}"
         elif get_origin(hint) is Literal:

@@ -1,9 +1,11 @@
 """What can be asked of the golden server: times, faults and the shape of its stream, all with defaults."""
 
+# ruff: noqa: RUF009  (`_say` is `dataclasses.field` with words)
+
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from kvantage.core import UsageError
@@ -16,82 +18,66 @@ ErrorForm = Literal["object", "string", "text", "status"]
 Text = Literal["plain", "unicode"]
 
 
+def _say(default: Any, words: str) -> Any:
+    """A field with its default and its line of `--help`."""
+    return field(default=default, metadata={"help": words})
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
-    """One request's truth. Given for the server (flags) and for a request (`golden: {...}` in its body, or
-    the query), the request's own winning.
+    """One request's truth: times, tokens, the shape of its stream, faults. All have defaults.
 
-    Times
-        ttft_ms             arrival (or a free place) to the first chunk
-        step_ms             from one chunk to the next
-        jitter_ms           each chunk later by a uniform draw from 0 to this
-        stagger             spread the streams' chunks over the step, so that they do not leave in one burst
-    Tokens
-        tokens              how many, where the body has no max_tokens
-        tokens_per_chunk    how many a chunk carries
-        reasoning_share     this share of the tokens, the first ones, is reasoning
-        text                `unicode` adds emoji, U+2028 and U+0085
-        prompt_tokens       what usage says; the words of the messages when not given
-        cached_tokens       what usage says; left out when not given
-        accepted, drafted, steps   adds the counts of speculation to the last chunks
-    Shape
-        usage               after: a chunk of its own with empty choices · finish: with the finish chunk ·
-                            every: a running count in each · null: null in each, then after · none
-        reasoning_name      the field that reasoning comes in
-        role_first          a first chunk with the role alone
-        empty_choices_first a first chunk with no choices at all
-        early               all that precedes the first token leaves on arrival, and not with it
-        comments            comment lines before the first chunk and between chunks
-        newline, space      line ends, and whether a space follows `data:`
-        multiline           a JSON object on two `data:` lines
-        torn                each chunk in two writes, split inside a character where there is one
-        token_ids           token ids beside each chunk
-        tool_call           ends with a tool call in three deltas
-        timings             a chunk of timings after the finish
-        done                `[DONE]` at the end
-    Faults
-        cut_after           close the connection after so many chunks
-        hang_after          say nothing more after so many chunks, and keep the connection open
-        error_after         an error inside the 200 after so many chunks
-        error_form          object or string under `error`, a bare text, or an HTTP status 500 at once
-        cut_rate, error_rate  the share of requests that are cut, or end in an error, at a drawn place
-        seed                of every draw, together with the request's number
+    Given for the server (flags) and for a request (`golden: {...}` in its body, or the query), the request's
+    own winning. `python -m kvantage.golden --help` lists them. Raises UsageError for what cannot be.
     """
 
-    ttft_ms: float = 50.0
-    step_ms: float = 20.0
-    jitter_ms: float = 0.0
-    stagger: bool = False
-    tokens: int = 64
-    tokens_per_chunk: int = 1
-    reasoning_share: float = 0.0
-    text: Text = "plain"
-    prompt_tokens: int | None = None
-    cached_tokens: int | None = None
-    accepted: int | None = None
-    drafted: int | None = None
-    steps: int | None = None
-    usage: UsagePlace = "after"
-    reasoning_name: ReasoningName = "reasoning_content"
-    role_first: bool = True
-    empty_choices_first: bool = False
-    early: bool = False
-    comments: Comments = "none"
-    newline: Newline = "lf"
-    space: bool = True
-    multiline: bool = False
-    torn: bool = False
-    token_ids: bool = False
-    tool_call: bool = False
-    timings: bool = False
-    done: bool = True
-    cut_after: int | None = None
-    hang_after: int | None = None
-    error_after: int | None = None
-    error_form: ErrorForm = "object"
-    cut_rate: float = 0.0
-    error_rate: float = 0.0
-    seed: int = 0
+    # times
+    ttft_ms: float = _say(50.0, "From arrival (or a free place) to the first chunk.")
+    step_ms: float = _say(20.0, "From one chunk to the next.")
+    jitter_ms: float = _say(0.0, "Each chunk is later by a uniform draw from 0 to this.")
+    stagger: bool = _say(False, "Spread the streams' chunks over the step, against bursts.")
+
+    # tokens
+    tokens: int = _say(64, "How many, where the request has no max_tokens.")
+    tokens_per_chunk: int = _say(1, "How many a chunk carries.")
+    reasoning_share: float = _say(0.0, "This share of the tokens, the first ones, is reasoning.")
+    text: Text = _say("plain", "`unicode` adds emoji, U+2028 and U+0085.")
+    prompt_tokens: int | None = _say(None, "What usage says; the words of the prompt when not given.")
+    cached_tokens: int | None = _say(None, "What usage says; left out when not given.")
+    steps: int | None = _say(None, "Verification steps: adds counts of speculation to the last chunks.")
+    accepted: int | None = _say(None, "Accepted drafts, beside the steps.")
+    drafted: int | None = _say(None, "Proposed drafts, beside the steps.")
+
+    # shape
+    usage: UsagePlace = _say(
+        "after",
+        "In a chunk of its own with empty choices; with the finish chunk; a running count in every chunk; "
+        "null in every chunk and then after; or nowhere.",
+    )
+    reasoning_name: ReasoningName = _say("reasoning_content", "The field that reasoning comes in.")
+    role_first: bool = _say(True, "A first chunk with the role alone.")
+    empty_choices_first: bool = _say(False, "A first chunk with no choices at all.")
+    early: bool = _say(False, "What precedes the first token leaves on arrival, and not with it.")
+    comments: Comments = _say("none", "Comment lines before the first chunk and between chunks.")
+    newline: Newline = _say("lf", "How lines end.")
+    space: bool = _say(True, "A space after `data:`.")
+    multiline: bool = _say(False, "Each JSON object on two `data:` lines.")
+    torn: bool = _say(False, "Each chunk in two writes, torn inside a character where there is one.")
+    token_ids: bool = _say(False, "Token ids beside each chunk.")
+    tool_call: bool = _say(False, "A tool call in three deltas at the end.")
+    timings: bool = _say(False, "A chunk of timings after the finish.")
+    done: bool = _say(True, "`[DONE]` at the end.")
+
+    # faults
+    cut_after: int | None = _say(None, "Close the connection after so many chunks.")
+    hang_after: int | None = _say(None, "Say nothing more after so many chunks; keep the connection open.")
+    error_after: int | None = _say(None, "An error inside the 200 after so many chunks.")
+    error_form: ErrorForm = _say(
+        "object", "An object or a string under `error`; a bare text; or an HTTP status 500 at once."
+    )
+    cut_rate: float = _say(0.0, "The share of requests that are cut, at a drawn place.")
+    error_rate: float = _say(0.0, "The share of requests that end in an error, at a drawn place.")
+    seed: int = _say(0, "Of every draw, together with the request's number.")
 
     def __post_init__(self) -> None:
         for name in ("ttft_ms", "step_ms", "jitter_ms"):
@@ -122,7 +108,7 @@ class Options:
 
 
 HINTS: dict[str, Any] = get_type_hints(Options)
-NAMES: tuple[str, ...] = tuple(each.name for each in fields(Options))
+HELP: dict[str, str] = {each.name: each.metadata["help"] for each in fields(Options)}
 
 
 def _fit(name: str, value: Any) -> Any:
