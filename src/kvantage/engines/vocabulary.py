@@ -15,7 +15,11 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
         "sglang": "--mem-fraction-static",
         "llamacpp": "",
     },
-    "pool_bytes": {"vllm": "--kv-cache-memory-bytes", "sglang": "", "llamacpp": ""},
+    "pool_bytes": {
+        "vllm": "--kv-cache-memory-bytes",
+        "sglang": "",
+        "llamacpp": "--ctx-size --kv-unified",
+    },
     "pool_tokens": {
         "vllm": "--num-gpu-blocks-override",
         "sglang": "--max-total-tokens",

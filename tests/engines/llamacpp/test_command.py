@@ -87,7 +87,7 @@ def test_a_shared_pool() -> None:
         ({"settings": ServerSettings(tensor_parallel_size=2)}, ("tensor_parallel_size", "one device")),
         (
             {"settings": ServerSettings(context_length=9, pool_tokens=8)},
-            ("context_length: 9", "pool_tokens: 8"),
+            ("context_length: 9", "`pool_tokens` holds: 8"),
         ),
         ({"flags": {"port": 1}}, ("port", "set by kvantage")),
         ({"flags": {"-c": 1}}, ("-c", "both set")),

@@ -21,9 +21,7 @@ from tests.engines.sglang.test_fuzz import JSON
 LINES = [
     line
     for line in capture("llamacpp-b10434/srv_draft-self.log").split("\n")
-    if re.search(
-        r"draft acc|eval time|statistics|kv_cache|n_ctx|n_slots|cached n_tokens|buffer size", line
-    )
+    if re.search(r"draft acc|eval time|statistics|kv_cache|n_ctx|n_slots|cached n_tokens|buffer size", line)
 ][:60] + case("llamacpp-old-rate")[0]
 METRICS = capture("llamacpp-b10434/draft-self_metrics.txt")
 NUMBER = re.compile(r"\d+(?:\.\d+)?")

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from kvantage.core import ArmSettings, HostFacts, Launch, ServerSettings, Speculation, UsageError
+from kvantage.engines.llamacpp.gguf import cells_of
 from kvantage.engines.llamacpp.help import Abilities, abilities_of
+from kvantage.engines.llamacpp.scan import PADDING
 from kvantage.engines.spelling import did_you_mean
 from kvantage.engines.words import Words
 
@@ -78,11 +80,12 @@ _KV_NAMES = {
 
 _NO_WORD = {
     "memory_fraction": ("llama.cpp allocates its whole context at the start", "size it with `pool_tokens`"),
-    "pool_bytes": ("llama.cpp allocates cells, not bytes", "size it with `pool_tokens`"),
     "page_size": ("llama.cpp's cache has no pages", "leave it out"),
-    "dtype": ("a GGUF file has its own types", "name another file"),
 }
 """Words of the vocabulary that llama.cpp has not, each with why and what would work."""
+
+_IDLE = {"dtype": "a GGUF file has its own types", "eager": "there is nothing to turn off"}
+"""Words that say nothing to llama.cpp, and do no harm."""
 
 
 def server_of(arm: ArmSettings) -> tuple[str, ...]:
@@ -103,25 +106,26 @@ def command(arm: ArmSettings, host: HostFacts, port: int) -> Launch:
     server = server_of(arm)
     able = abilities_of(server)
     words = Words(SAME)
-    add_model(words, arm)
+    model = add_model(words, arm)
     words.add("alias", arm.name, by="the arm's name")
     words.add("host", str(arm.engine_options.get("host", "127.0.0.1")), by="kvantage")
     words.add("port", port, by="kvantage")
-    add_settings(words, arm.settings, arm.flags)
+    add_settings(words, arm.settings, arm.flags, model)
     add_speculation(words, arm.speculation, able)
     for name, value in arm.flags.items():
         if words.meaning(name) in OURS:
             raise UsageError(f"flags: `{name}` is set by kvantage", hint="leave it out")
         words.add(name if name.startswith("-") else f"--{name}", value, by=f"flags: `{name}`")
-    notes = add_pins(words, arm, able)
+    notes = [f"`{word}` is idle: {why}" for word, why in _IDLE.items() if getattr(arm.settings, word)]
+    notes += add_pins(words, arm, able)
     if inherited := sorted(name for name in os.environ if name.startswith("LLAMA_ARG_")):
         notes.append(f"the environment sets {', '.join(inherited)}: llama-server takes flags from there too")
     versions = {"llama-server": able.version} if able.version else {}
     return Launch((*server, *words.argv), dict(arm.env), tuple(notes), versions)
 
 
-def add_model(words: Words, arm: ArmSettings) -> None:
-    """A GGUF file, the only one of a folder, or a hub's `owner/name[:quantisation]`."""
+def add_model(words: Words, arm: ArmSettings) -> Path | None:
+    """A GGUF file, the only one of a folder, or a hub's `owner/name[:quantisation]` (None is returned)."""
     path = Path(arm.model).expanduser()
     if path.is_dir():
         files = sorted(path.glob("*.gguf"))
@@ -132,11 +136,14 @@ def add_model(words: Words, arm: ArmSettings) -> None:
         path = files[0]
     if path.suffix == ".gguf" or path.is_file():
         words.add("--model", str(path), by="model")
-    else:
-        words.add("--hf-repo", arm.model, by="model")
+        return path
+    words.add("--hf-repo", arm.model, by="model")
+    return None
 
 
-def add_settings(words: Words, settings: ServerSettings, flags: Mapping[str, Any]) -> None:
+def add_settings(
+    words: Words, settings: ServerSettings, flags: Mapping[str, Any], model: Path | None
+) -> None:
     """The common vocabulary. One slot serves one request; a slot's context is its longest request."""
     for word, (why, hint) in _NO_WORD.items():
         if getattr(settings, word) is not None:
@@ -152,7 +159,7 @@ def add_settings(words: Words, settings: ServerSettings, flags: Mapping[str, Any
         slots = SLOTS
     if slots is not None:
         words.add("--parallel", slots, by="`max_running_requests`")
-    add_context(words, settings, slots or SLOTS)
+    add_context(words, settings, slots or SLOTS, model)
     if settings.chunked_prefill is not None:
         words.add("--batch-size", settings.chunked_prefill, by="`chunked_prefill`")
         words.add("--ubatch-size", min(settings.chunked_prefill, 512), by="`chunked_prefill`")
@@ -164,21 +171,43 @@ def add_settings(words: Words, settings: ServerSettings, flags: Mapping[str, Any
         words.add("--no-cache-prompt", True, by="`prefix_caching`")
 
 
-def add_context(words: Words, settings: ServerSettings, slots: int) -> None:
-    """Cells: `pool_tokens` shared by all slots, or `context_length` for each of them."""
-    length, pool = settings.context_length, settings.pool_tokens
+def add_context(words: Words, settings: ServerSettings, slots: int, model: Path | None) -> None:
+    """Cells: a pool shared by all slots, or `context_length` for each of them."""
+    length, pool, by = settings.context_length, settings.pool_tokens, "`pool_tokens`"
+    if settings.pool_bytes is not None:
+        pool, by = cells_in(settings, model), "`pool_bytes`"
     if pool is not None:
-        words.add("--ctx-size", pool, by="`pool_tokens`")
+        words.add("--ctx-size", pool, by=by)
         whole = length is None or length * slots <= pool
         if length is not None and length > pool:
             raise UsageError(
-                f"`context_length: {length}` is more than `pool_tokens: {pool}`", hint="raise the pool"
+                f"`context_length: {length}` is more than {by} holds: {pool}", hint="raise the pool"
             )
         # One shared buffer where the slots' contexts together are more than there is.
-        words.add("--no-kv-unified" if whole else "--kv-unified", True, by="`pool_tokens`")
+        words.add("--no-kv-unified" if whole else "--kv-unified", True, by=by)
     elif length is not None:
         words.add("--ctx-size", length * slots, by="`context_length` x slots")
         words.add("--no-kv-unified", True, by="`context_length`")
+
+
+def cells_in(settings: ServerSettings, model: Path | None) -> int:
+    """Cells that `pool_bytes` holds, a whole multiple of 256, by the geometry in the model's own file.
+
+    Raises UsageError where that file does not tell, or both pool words are given.
+    """
+    if settings.pool_tokens is not None:
+        raise UsageError("`pool_bytes` and `pool_tokens` both size the pool", hint="keep one")
+    cell = cells_of(model) if model is not None else None
+    if cell is None or settings.pool_bytes is None:
+        raise UsageError(
+            "`pool_bytes`: llama.cpp allocates cells, and this model's file does not tell their bytes",
+            hint="size the pool with `pool_tokens`",
+        )
+    kv_type = kv_type_name(settings.kv_dtype or "f16", "kv_dtype")
+    cells = int(settings.pool_bytes / cell.bytes(kv_type)) // PADDING * PADDING
+    if cells < PADDING:
+        raise UsageError(f"`pool_bytes: {settings.pool_bytes}` holds fewer than {PADDING} tokens")
+    return cells
 
 
 def add_speculation(words: Words, speculation: Speculation, able: Abilities) -> None:
@@ -224,7 +253,9 @@ def add_speculation(words: Words, speculation: Speculation, able: Abilities) -> 
 
 def add_ngram(words: Words, kind: str, drafts: int, options: dict[str, Any], by: str) -> None:
     """The lookup's length and the draft's, in each kind's own words."""
-    lookup = options.pop("size-n", NGRAM_LOOKUP)
+    # The word by which vLLM names the same length serves too, so that one arm fits both.
+    lookup = options.pop("size-n", options.pop("prompt-lookup-max", NGRAM_LOOKUP))
+    options.pop("prompt-lookup-min", None)
     if kind == "ngram-mod":
         words.add("--spec-ngram-mod-n-match", lookup, by=by)
         words.add("--spec-ngram-mod-n-min", options.pop("n-min", 1), by=by)
