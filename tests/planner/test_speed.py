@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -208,3 +209,14 @@ def test_dense_models_decode_near_their_bandwidth() -> None:
     assert many.value is not None
     assert found.value is not None
     assert many.value > 20 * found.value
+
+
+def test_a_real_server_on_a_cpu_within_15_percent_after_one_pair() -> None:
+    """vLLM's CPU build: the first row calibrates, the others follow (tests/data/speeds.yaml)."""
+    data = yaml.safe_load((DATA / "speeds.yaml").read_text(encoding="utf-8"))
+    target = model(data["model"])
+    first, *rest = data["rows"]
+    fitted = Calibration(first["step_ms"] / 1000, first["length"])
+    arm = Steps(Demand(target, processor=True), read_machine(data["hardware"]), weights_of(target), fitted)
+    for row in rest:
+        assert 1000 * arm.plain(row["batch"], row["length"]).value == pytest.approx(row["step_ms"], rel=0.15)

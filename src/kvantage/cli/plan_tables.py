@@ -43,9 +43,9 @@ def geometry_table(page: dict[str, Any]) -> str:
     if "parameters" in weights:
         lines += [
             "",
-            f"weights: {weights['parameters']['value'] / 1e9:,.1f} billion parameters, "
-            f"{weights['active_parameters']['value'] / 1e9:,.1f} billion a token, "
-            f"{weights['bytes']['value'] / GIB:,.1f} GiB ({weights['bytes']['source']})",
+            f"weights: {_count(weights['parameters']['value'])} parameters, "
+            f"{_count(weights['active_parameters']['value'])} a token, "
+            f"{weights['bytes']['value'] / GIB:,.3g} GiB ({weights['bytes']['source']})",
         ]
     lines += [f"note: {note}" for note in page["notes"]]
     return "\n".join(lines)
@@ -96,6 +96,10 @@ def plan_tables(plan: Plan) -> str:
         lines += [f"note ({arm.name}): {note}" for note in arm.notes]
     lines += [f"note: {note}" for note in plan.notes]
     return "\n".join(lines)
+
+
+def _count(number: float) -> str:
+    return f"{number / 1e9:,.1f} billion" if number >= 1e9 else f"{number / 1e6:,.1f} million"
 
 
 def _speeds(arm: ArmPlan, concurrency: Sequence[int]) -> list[str]:

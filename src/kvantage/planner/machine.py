@@ -28,7 +28,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Machine:
-    """One kind of device, `ranks` of them, as a hardware file describes it.
+    """One kind of device, `ranks` of them, as a hardware file describes it. `processor`: no accelerator.
 
     memory and free (before loading) in GiB, bandwidth and link in GB/s, compute in TFLOPS, hop (one small
     all-reduce) and layer (launches and small kernels) in microseconds.
@@ -37,6 +37,7 @@ class Machine:
     name: str
     title: str
     ranks: int
+    processor: bool
     figures: Mapping[str, Figure]
 
     def figure(self, name: str) -> Figure:
@@ -77,7 +78,8 @@ def read_machine(name: str) -> Machine:
     ranks = data.get("ranks", 1)
     if not isinstance(ranks, int) or ranks < 1:
         raise UsageError("`ranks` is a number of devices", where=str(path))
-    return Machine(str(data.get("name", path.stem)), str(data.get("title", path.stem)), ranks, figures)
+    name, title = str(data.get("name", path.stem)), str(data.get("title", path.stem))
+    return Machine(name, title, ranks, data.get("processor") is True, figures)
 
 
 def _figure(data: Mapping[str, Any], name: str, where: str) -> Figure:

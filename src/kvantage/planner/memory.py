@@ -22,6 +22,7 @@ class Demand:
     """What one arm asks of the memory of one rank.
 
     `drafter` is the separate one of `draft_model`, `eagle3` and `dflash`; `mtp` uses the target's own head.
+    `processor` is True where no accelerator serves it.
     """
 
     target: Geometry
@@ -29,6 +30,7 @@ class Demand:
     speculation: Speculation = field(default_factory=Speculation)
     drafter: Drafter | None = None
     flags: Mapping[str, Any] = field(default_factory=dict)
+    processor: bool = False
 
     @property
     def tp(self) -> int:

@@ -14,6 +14,7 @@ from kvantage.planner.layers import Heads, Layer
 
 UNAVAILABLE = "unavailable or needs remap"
 _OWN_NAMES = re.compile(r"(?:^|\.)(?:mtp|mtp_layers|mtp_block|mtp_head|nextn|nextn_predict_layers)(?:\.|$)")
+_ELSEWHERE = re.compile(r"visual|vision|audio|encoder|img|image")
 _NUMBERED = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d+)\.")
 
 
@@ -83,7 +84,7 @@ def has_mtp_weights(weights: Collection[str], layers: int) -> bool:
         if _OWN_NAMES.search(name):
             return True
         number = _NUMBERED.search(name)
-        if number and int(number[1]) >= layers and "visual" not in name and "vision" not in name:
+        if number and int(number[1]) >= layers and not _ELSEWHERE.search(name):
             return True
     return False
 

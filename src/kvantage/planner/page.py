@@ -32,6 +32,7 @@ def geometry_json(geometry: Geometry, tp: int = 1) -> dict[str, Any]:
             "name": geometry.name,
             "architecture": geometry.architecture,
             "family": geometry.family.name,
+            "kv_layers": len(geometry.attention_layers),
             "layers": {"total": len(geometry.layers), **geometry.layer_counts()},
             "context_length": geometry.max_length,
             "dtype": geometry.dtype,
@@ -43,7 +44,8 @@ def geometry_json(geometry: Geometry, tp: int = 1) -> dict[str, Any]:
         "kv_hint": geometry.hint.name,
         "kv_hint_bytes": geometry.hint.bytes(geometry.dtype),
         "mtp": {
-            "declared": mtp.declared > 0,
+            "declared": mtp.declared > 0 and not mtp.implied,
+            "implied": mtp.implied,
             "layers": mtp.declared,
             "weights_in_index": mtp.in_index,
             "verdict": mtp.verdict,

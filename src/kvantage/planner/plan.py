@@ -175,7 +175,8 @@ def _plan_arm(
 
 
 def _demand(asked: Asked, arm: ArmAsked) -> Demand:
-    return Demand(asked.target, arm.settings, arm.speculation, arm.drafter, arm.flags)
+    processor = asked.machine.processor if asked.machine else False
+    return Demand(asked.target, arm.settings, arm.speculation, arm.drafter, arm.flags, processor)
 
 
 def _pool(
@@ -284,10 +285,10 @@ def _best(asked: Asked, arms: Sequence[ArmPlan]) -> Best:
                 enough.append(arm)
                 if arm.pool and arm.pool.low.sessions(tokens) < count:
                     hinges.append(f"{arm.name} holds {count} sessions only if the memory is as expected")
-            elif arm.pool and arm.pool.high.sessions(tokens) >= count:
-                hinges.append(
-                    f"{arm.name} is ruled out with {held:.1f} of {count} sessions, within the pool's range"
-                )
+            else:
+                near = arm.pool is not None and arm.pool.high.sessions(tokens) >= count
+                within = ", though the pool's range reaches it" if near else ""
+                hinges.append(f"{arm.name} is ruled out: it holds {held:.1f} of {count} sessions{within}")
         able = enough
         if not able:
             return Best(None, f"no arm holds {count} sessions of {tokens:,} tokens", tuple(hinges))

@@ -40,7 +40,7 @@ def block_tokens(demand: Demand) -> int:
     """Tokens in one block: as asked for, 128 on a CPU, 64 under sparse attention, else 16."""
     if demand.settings.page_size:
         return demand.settings.page_size
-    if str(demand.flag("device") or "") == "cpu":
+    if demand.processor:
         return 128
     if any(isinstance(layer.attention, Latent) for layer in demand.target.layers):
         return 64
