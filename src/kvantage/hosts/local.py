@@ -57,7 +57,10 @@ class LocalHost:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     pass_fds=[heard],
-                    start_new_session=True,
+                    # A group of its own, so that Ctrl-C reaches us alone, but not a session of its own: where
+                    # the kernel schedules by session (autogroup), a busy server in another session was seen
+                    # to keep us from a processor for seconds (docs/decisions/0003-one-session.md).
+                    process_group=0,
                 )
         except OSError as error:
             os.close(lifeline)
