@@ -59,7 +59,7 @@ class LocalHost:
                     pass_fds=[heard],
                     # A group of its own, so that Ctrl-C reaches us alone, but not a session of its own: where
                     # the kernel schedules by session (autogroup), a busy server in another session was seen
-                    # to keep us from a processor for seconds (docs/decisions/0003-one-session.md).
+                    # to keep us from a processor for seconds (docs/decisions/0004-one-session.md).
                     process_group=0,
                 )
         except OSError as error:
