@@ -282,3 +282,16 @@ def test_an_environment_or_a_command_that_makes_acceptance_up(tmp_path: Path, te
     found = inspect(written(tmp_path, "env.txt", text))
     assert found["engine"] == engine
     assert warned(found, "simulated acceptance")
+
+
+def test_two_dumps_of_one_server_are_a_difference() -> None:
+    folder = DATA / "captures/vllm-0.32-cpu"
+    before, after = (folder / f"b_ngram.metrics{n}.txt" for n in (0, 1))
+    found = inspect(after, before)
+    whole = inspect(after)
+    assert found["readings"]["completion_tokens"]["note"] == "between the two dumps"
+    assert 0 < found["completion_tokens"] <= whole["completion_tokens"]
+    assert found["acceptance_length"] == pytest.approx(1 + found["accepted_tokens"] / found["spec_steps"])
+    assert len(found["per_position_acceptance"]) == 4
+    assert found["queue_depth"] == 0
+    assert found["warnings"] == []

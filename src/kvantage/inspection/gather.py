@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kvantage.core import Reading, UsageError
@@ -11,7 +11,7 @@ from kvantage.inspection.answers import read_responses, read_stream
 from kvantage.inspection.configs import read_config
 from kvantage.inspection.document import NAMES, Document
 from kvantage.inspection.logs import read_log_file
-from kvantage.inspection.metrics import read_metrics
+from kvantage.inspection.metrics import between, read_metrics
 from kvantage.inspection.recognise import recognise
 from kvantage.inspection.servers import read_server
 
@@ -39,7 +39,7 @@ class Inspection:
 def inspect(paths: Iterable[Path]) -> Inspection:
     """Read files, and every file of folders. Raises UsageError where nothing is there or nothing is known."""
     files = list(expand(paths))
-    documents = [document for path in files for document in read_file(path)]
+    documents = with_difference([document for path in files for document in read_file(path)])
     if all(document.kind == "unknown" for document in documents):
         names = ", ".join(str(path) for path in files[:3]) or "an empty folder"
         raise UsageError(
@@ -90,6 +90,23 @@ def read_text(name: str, text: str) -> list[Document]:
     if found.kind == "config":
         return [read_config(name, found.data)]
     return [Document(name, "unknown")]
+
+
+def with_difference(documents: list[Document]) -> list[Document]:
+    """Two dumps of one engine's metrics are two moments: their counters are told as one difference."""
+    dumps = [document for document in documents if document.kind == "metrics" and document.engine]
+    if len(dumps) != 2 or dumps[0].engine != dumps[1].engine:
+        return documents
+    texts = [(dump.name, Path(dump.name).read_text(encoding="utf-8", errors="replace")) for dump in dumps]
+    moved = between(texts[0], texts[1], str(dumps[0].engine))
+    if moved is None:
+        return documents
+    return [*(_without_counters(one) if one in dumps else one for one in documents), moved]
+
+
+def _without_counters(document: Document) -> Document:
+    kept = {name: reading for name, reading in document.readings.items() if reading.source != "counter delta"}
+    return replace(document, readings=kept, per_position=None)
 
 
 def combine(documents: Sequence[Document]) -> Inspection:

@@ -10,6 +10,7 @@ from kvantage.engines.llamacpp import metrics as llamacpp
 from kvantage.engines.sglang import metrics as sglang
 from kvantage.engines.vllm import facts as vllm_facts
 from kvantage.engines.vllm import metrics as vllm
+from kvantage.engines.vllm.counters import delta
 from kvantage.inspection.document import Document
 
 _SNAPSHOTS: Mapping[str, Callable[[str, int], Snapshot]] = {
@@ -51,13 +52,27 @@ def read_metrics(name: str, text: str, engine: str) -> Document:
     return Document(name, "metrics", engine, version, readings, positions, tuple(warnings))
 
 
-def read_difference(name: str, engine: str, delta: CounterDelta) -> Document:
+def between(first: tuple[str, str], second: tuple[str, str], engine: str) -> Document | None:
+    """What the counters of one server moved by between two dumps (name, text), whichever came first.
+
+    None where they are not two moments of one life: some counters rose and others fell, or none moved.
+    """
+    (one, a), (other, b) = ((name, _SNAPSHOTS[engine](text, 0)) for name, text in (first, second))
+    if sum(a.counters.values()) > sum(b.counters.values()):
+        one, a, other, b = other, b, one, a
+    moved = delta(a, b)
+    if moved.reset or not any(moved.counters.values()):
+        return None
+    return read_difference(f"{one} to {other}", engine, moved)
+
+
+def read_difference(name: str, engine: str, moved: CounterDelta) -> Document:
     """What counters moved by between two dumps of one server."""
     readings, positions = counter_readings(
-        delta.counters, delta.accepted_per_position, "between the two dumps"
+        moved.counters, moved.accepted_per_position, "between the two dumps"
     )
     return Document(
-        name, "metrics", engine, None, readings, positions, tuple(counter_warnings(delta.counters))
+        name, "metrics", engine, None, readings, positions, tuple(counter_warnings(moved.counters))
     )
 
 
