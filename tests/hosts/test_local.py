@@ -66,6 +66,14 @@ async def test_a_clean_stop(tmp_path: Path) -> None:
     assert await process.stop() == status  # again is no harm
 
 
+async def test_a_process_that_hides_its_environment_is_found(tmp_path: Path) -> None:
+    script = "import os, sys; os.execve('/bin/sleep', ['renamed', '300'], {})"
+    process = await LocalHost().start([sys.executable, "-c", script], {}, tmp_path / "log")
+    await until(lambda: [psutil.Process(pid).name() for pid in process.descendants()] == ["sleep"])
+    await process.stop()
+    assert process.descendants() == []
+
+
 async def test_a_server_that_does_not_listen_is_killed(tmp_path: Path) -> None:
     process = await brood(tmp_path, "deaf", "stubborn")
     began = time.monotonic()
@@ -104,18 +112,20 @@ async def test_nothing_outlives_kvantage(tmp_path: Path, manner: signal.Signals)
         f" Path({str(tmp_path)!r}) / 'log')\n"
         "    while 'started' not in process.log_lines():\n"
         "        await asyncio.sleep(0.02)\n"
-        "    print(process._mark, flush=True)\n"
+        "    print(process._mark, process.pid, flush=True)\n"
         "    await asyncio.sleep(300)\n"
         "asyncio.run(main())\n"
     )
     command = [sys.executable, str(parent)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as kvantage:  # noqa: ASYNC220
-        assert kvantage.stdout is not None
-        mark = kvantage.stdout.readline().strip()
-        assert len(strays(mark)) == 5  # four of the brood and the guard
-        kvantage.send_signal(manner)
-        kvantage.wait()
-    await until(lambda: strays(mark) == [])
+        try:
+            assert kvantage.stdout is not None
+            mark, guard = kvantage.stdout.readline().split()
+            family = strays(mark, int(guard))
+        finally:
+            kvantage.send_signal(manner)
+    assert len(family) == 5  # four of the brood and the guard
+    await until(lambda: strays(mark, int(guard)) == [])
 
 
 async def test_a_killed_guard_takes_the_server_along(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ It then ends as the server ended: with its status, or by its signal.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import resource
@@ -82,13 +81,12 @@ def die_with_guard(guard: int) -> None:
 
 
 def start(argv: list[str]) -> int:
-    """Fork and execute `argv` in a process group of its own; returns its pid."""
+    """Fork and execute `argv` in the guard's process group; returns its pid."""
     guard = os.getpid()
     pid = os.fork()
     if pid:
         return pid
     try:
-        os.setpgid(0, 0)
         for sign in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
             signal.signal(sign, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
@@ -100,11 +98,10 @@ def start(argv: list[str]) -> int:
 
 
 def end(server: int, status: int | None, grace_s: float) -> int:
-    """TERM to the server's group, then to what is left, then KILL; returns the server's wait status."""
+    """TERM to the group, then to what is left, then KILL; returns the server's wait status."""
     me = os.getpid()
     if status is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(server, signal.SIGTERM)
+        os.killpg(0, signal.SIGTERM)  # this process is of the group, and takes note
     stages = ((grace_s, signal.SIGTERM), (LAST_WORDS_S, signal.SIGKILL), (LAST_WORDS_S, signal.SIGKILL))
     for wait_s, then in stages:
         until = time.monotonic() + wait_s
@@ -140,6 +137,8 @@ def main(arguments: list[str]) -> None:
     pipe, parent, grace_s = int(arguments[0]), int(arguments[1]), float(arguments[2])
     argv = arguments[arguments.index("--") + 1 :]
     os.set_inheritable(pipe, False)
+    if os.getpgrp() != os.getpid():
+        os.setpgid(0, 0)
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     told = False

@@ -49,7 +49,7 @@ class LocalProcess:
 
     def descendants(self) -> list[int]:
         """Living processes of this boot, its guard left out, whatever session or parent they have now."""
-        return strays(self._mark, besides=self._guard.pid)
+        return [pid for pid in strays(self._mark, self._guard.pid) if pid != self._guard.pid]
 
     async def stop(self, grace_s: float = 20.0) -> int:
         """TERM to the whole group, KILL after `grace_s`; returns the exit status. Leaves no orphan.
@@ -86,14 +86,24 @@ class LocalProcess:
             self._lifeline = None
 
 
-def strays(mark: str, besides: int = -1) -> list[int]:
-    """Pids of living processes whose environment carries this boot's mark."""
-    found = []
+def strays(mark: str, guard: int) -> list[int]:
+    """Pids of living processes of one boot.
+
+    A process belongs to it when its environment carries the boot's mark, when it is in the guard's process
+    group, or when it descends from one that is or does: a server that renames its processes overwrites
+    the environment that the system shows.
+    """
+    ours: set[int] = set()
+    parents: dict[int, int] = {}
     for process in psutil.process_iter():
         try:
-            alive = process.pid != besides and process.status() != psutil.STATUS_ZOMBIE
-            if alive and process.environ().get(MARK) == mark:
-                found.append(process.pid)
+            if process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            parents[process.pid] = process.ppid()
+            if os.getpgid(process.pid) == guard or process.environ().get(MARK) == mark:
+                ours.add(process.pid)
         except (psutil.Error, OSError):
             continue
-    return found
+    while grown := {pid for pid, parent in parents.items() if parent in ours} - ours:
+        ours |= grown
+    return sorted(ours)
