@@ -19,6 +19,7 @@ from kvantage.planner.fields import Fields
 from kvantage.planner.geometry import describe, geometry_of
 from kvantage.planner.hints import kv_hint
 from kvantage.planner.layers import Heads, Indexer, Latent
+from kvantage.planner.mtp import has_mtp_weights
 
 from .cases import CONFIGS, case, config, geometry, model
 
@@ -411,3 +412,26 @@ def test_a_sequence_holds_no_more_than_its_windows(length: int, window: int, ful
     assert at <= found.kv_bytes_per_token(BF16) * length + found.kv_bytes_per_sequence(BF16)
     if length >= window:
         assert at == found.kv_bytes_per_token(BF16) * length + found.kv_bytes_per_sequence(BF16)
+
+
+def test_a_dspark_block_counts_drafts_only() -> None:
+    found = drafter_of(
+        Checkpoint(
+            "draft",
+            {
+                "architectures": ["DSparkDraftModel"],
+                "num_hidden_layers": 5,
+                "num_key_value_heads": 8,
+                "head_dim": 128,
+                "block_size": 7,
+            },
+        )
+    )
+    assert (found.block_size, found.max_drafts) == (8, 7)
+
+
+def test_a_head_that_the_config_does_not_declare_is_implied() -> None:
+    assert model("qwen3-next-80b-a3b").mtp.implied
+    names = ["model.visual.blocks.99.attn.weight", "audio_tower.layers.99.fc.weight", "model.layers.3.x"]
+    assert not has_mtp_weights(names, 48)
+    assert has_mtp_weights([*names, "model.language_model.layers.48.eh_proj.weight"], 48)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import click
 
-from kvantage.cli.plan_tables import drafter_table, geometry_table, plan_tables
+from kvantage.cli.plan_tables import against_table, drafter_table, geometry_table, plan_tables
 from kvantage.core import ServerSettings, UsageError
+from kvantage.planner.against import hold_against, rows_json
 from kvantage.planner.arms import parse_arms
 from kvantage.planner.checkpoint import read_checkpoint
 from kvantage.planner.drafts import drafter_kind, drafter_of
@@ -58,6 +59,11 @@ from kvantage.study.units import parse_tokens
     "--flag", "flags", multiple=True, metavar="NAME=VALUE", help="An engine flag that sizes the pool."
 )
 @click.option("--simulate", is_flag=True, help="With a study: play it in virtual time, too.")
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    help="With a study: its report.json, beside what is predicted.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
 def command(
     model: str,
@@ -81,6 +87,7 @@ def command(
     measured: tuple[str, ...],
     flags: tuple[str, ...],
     simulate: bool,
+    against: Path | None,
     as_json: bool,
 ) -> None:
     """Predict an arm's pool, sessions, break-even and speed. Nothing is started; no GPU is needed.
@@ -111,10 +118,14 @@ def command(
             played, found = play(plan, work), candidates(plan, work)
             page["simulated"] = simulation_json(played, study.control_arm, asked.lengths, found)
             tables += "\n" + simulation_text(played, work, asked.lengths, found)
+        if against:
+            rows = hold_against(asked, _report(against))
+            page["against"] = rows_json(rows)
+            tables += "\n\n" + against_table(rows)
         click.echo(json.dumps(page, indent=2) if as_json else tables)
         return
-    if simulate:
-        raise UsageError("only a study can be simulated: give a study file")
+    if simulate or against:
+        raise UsageError("only a study can be simulated or held against its report: give a study file")
     checkpoint = read_checkpoint(model)
     ranks = tp or (machine.ranks if machine else 1)
     if drafter_kind(checkpoint.config):
@@ -165,6 +176,17 @@ class Given:
     weights: int | None
     al: dict[str, float]
     measured: dict[str, float]
+
+
+def _report(path: Path) -> dict[str, object]:
+    file = path / "report.json" if path.is_dir() else path
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"this report cannot be read: {error}", where=str(file)) from None
+    if not isinstance(found, dict):
+        raise UsageError("this is no report.json", where=str(file))
+    return found
 
 
 def _pairs(texts: tuple[str, ...], option: str) -> dict[str, float]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvantage.core import Reading
+from kvantage.planner.against import Row, error_of
 from kvantage.planner.plan import ArmPlan, Plan
 
 GIB = 2**30
@@ -95,6 +96,33 @@ def plan_tables(plan: Plan) -> str:
     for arm in able:
         lines += [f"note ({arm.name}): {note}" for note in arm.notes]
     lines += [f"note: {note}" for note in plan.notes]
+    return "\n".join(lines)
+
+
+def against_table(rows: Sequence[Row]) -> str:
+    """Predicted beside measured, and the planner's own error."""
+    lines = ["Predicted beside measured"]
+    shown = [
+        [
+            row.arm,
+            row.quantity,
+            f"{row.predicted:,.0f}" if row.unit == "tokens" else f"{row.predicted:,.2f}",
+            f"{row.measured:,.0f}" if row.unit == "tokens" else f"{row.measured:,.2f}",
+            row.unit,
+            "calibrates" if row.calibrates else f"{row.error:+.1%}",
+        ]
+        for row in rows
+    ]
+    if not shown:
+        return "Predicted beside measured: the report holds no pool and no clean cell of these arms"
+    lines += _table(["arm", "of", "predicted", "measured", "", "error"], shown)
+    found = error_of(rows)
+    for name in ("pool", "speed"):
+        if f"{name}_median" in found:
+            lines.append(
+                f"the planner's error, {name}: median {found[f'{name}_median']:.1%}, "
+                f"largest {found[f'{name}_largest']:.1%}"
+            )
     return "\n".join(lines)
 
 

@@ -127,15 +127,19 @@ def drafter_of(checkpoint: Checkpoint) -> Drafter:
 def block_size(config: Mapping[str, Any], where: str = "") -> int:
     """The block of a DFlash drafter, anchor included: at the top (DFlash) or in `dflash_config` (DFlash2).
 
-    A DSpark config counts drafts only (`dspark_block_size`, or `block_size` in `dspark_config`): one more is
+    A DSpark config counts drafts only (also as `dspark_block_size`, or in `dspark_config`): one more is
     the block. Raises UsageError where two places disagree or none says.
     """
     inner = text_config(config)
     found: set[int] = set()
+    named = " ".join(
+        str(word) for word in (config.get("architectures"), config.get("speculators_model_type"))
+    )
+    more = 1 if "dspark" in named.lower() or "dspark_config" in config else 0
     for place in (config, inner, _part(config, "dflash_config"), _part(inner, "dflash_config")):
         value = place.get("block_size")
         if isinstance(value, int) and not isinstance(value, bool):
-            found.add(value)
+            found.add(value + more)
     spark = [
         value + 1
         for value in (
