@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -51,7 +51,8 @@ def arm_from_json(text: str) -> ArmSettings:
 def simulated(arm: ArmSettings) -> tuple[Engine, Front, int]:
     """(engine, front, context length) of an arm whose engine options say what to be like, and on what.
 
-    Options: like, hardware or `available_gib`, pools, measured, acceptance (by arm), prefill_tok_s, speed.
+    Options: like, hardware or `available_gib`, pools, measured, acceptance (by arm), prefill_tok_s,
+    draft_window and draft_windowed_layers.
     Raises UsageError where the pool or the step times cannot be planned.
     """
     options = arm.engine_options
@@ -63,6 +64,9 @@ def simulated(arm: ArmSettings) -> tuple[Engine, Front, int]:
         if arm.speculation.draft
         else None
     )
+    if drafter and (window := options.get("draft_window")):
+        layers = options.get("draft_windowed_layers") or len(drafter.layers)
+        drafter = replace(drafter, window=int(window), windowed_layers=int(layers))
     measured, lengths = _by_arm(options, "measured"), _lengths(options, arm.name)
     plain = measured.get("none")
     asked = ArmAsked(arm.name, arm.speculation, drafter, arm.settings, arm.flags)
