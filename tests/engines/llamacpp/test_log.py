@@ -186,3 +186,38 @@ def test_two_starts_in_one_log_are_the_last_one() -> None:
     once, twice = (read_log((text * n).split("\n")).readings for n in (1, 2))
     assert once["kv_pool_bytes"] == twice["kv_pool_bytes"]
     assert once["accepted_tokens"] == twice["accepted_tokens"]
+
+
+def test_lengths_and_positions_on_one_line() -> None:
+    line = (
+        "0.06.896.015 I slot print_timing: id  1 | task 0 | draft acceptance = 0.64479 (  167 accepted / "
+        "  259 generated), mean acceptance length =  2.92, acceptance rate per position = (0.805, 0.632, 0.483)"
+    )
+    told = {name: reading.value for name, reading in read_log([line]).readings.items()}
+    assert told["acceptance_length"] == pytest.approx(2.92)
+    assert [told[f"acceptance_at_{place}"] for place in range(3)] == pytest.approx([0.805, 0.632, 0.483])
+    assert told["draft_tokens_per_step"] == pytest.approx(259 / 87, abs=0.01)
+
+
+def test_single_rounds_with_and_without_their_drafts() -> None:
+    line = "slot update_slots: id  3 | task 0 | accepted {} draft tokens, new n_tokens = 741"
+    told = read_log([line.format(counts) for counts in ("1/16", "16/16", "3/ 4")]).readings
+    assert (told["accepted_tokens"].value, told["drafted_tokens"].value) == (20, 36)
+    assert told["acceptance_length"].value == pytest.approx(1 + 20 / 3)
+    wrong = read_log([line.format(counts) for counts in ("11/0", "4/0")]).readings
+    assert wrong["acceptance_length"].value == pytest.approx(1 + 15 / 2)
+    assert "draft_acceptance_rate" not in wrong
+
+
+def test_pools_of_older_builds() -> None:
+    lines = [
+        "llama_kv_cache_init: kv_size = 32768, offload = 1, type_k = 'q8_0', type_v = 'q8_0', n_layer = 64",
+        "llama_new_context_with_model: KV self size  = 4352.00 MiB, K (q8_0): 2176.00 MiB, "
+        "V (q8_0): 2176.00 MiB",
+        "srv    load_model: loading draft model 'small.gguf'",
+        "llama_kv_cache_unified: kv_size = 4096, type_k = 'f16', type_v = 'f16', n_layer = 32, padding = 256",
+        "llama_kv_cache_unified: KV self size  = 2048.00 MiB, K (f16): 1024.00 MiB, V (f16): 1024.00 MiB",
+    ]
+    told = read_log(lines).readings
+    assert (told["kv_pool_tokens"].value, told["kv_pool_bytes"].value) == (32768, 4352 * MIB)
+    assert told["draft_kv_pool_bytes"].value == 2048 * MIB

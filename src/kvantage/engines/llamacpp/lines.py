@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_HEAD = re.compile(r"^(?:(\d+)\.(\d\d)\.(\d{3})\.(\d{3}) )(?:([DIWE]) )?")
+_HEAD = re.compile(r"^(?:\[\d+\] )?(?:(\d+)\.(\d\d)\.(\d{3})\.(\d{3}) )(?:([DIWE]) )?")
 
 
 @dataclass(frozen=True, slots=True)

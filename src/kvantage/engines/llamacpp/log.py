@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from kvantage.core import LogReadings, Reading
 from kvantage.engines.acceptance import DEAD_LENGTH
@@ -95,40 +96,85 @@ def request_readings(log: Log) -> dict[str, Reading]:
     return found
 
 
-def step_readings(log: Log, accepted: int, generated: int) -> dict[str, Reading]:
-    """What needs the number of steps: from the statistics, where they count the same requests.
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Steps that drafted, and what they did. `drafted` is None where the lines count it wrongly."""
 
-    Without statistics, from each request's printed mean length: steps = accepted / (length - 1).
+    steps: float
+    accepted: int
+    drafted: int | None
+    per_position: tuple[float, ...]
+    note: str
+
+
+def steps_of(log: Log, accepted: int, generated: int) -> Steps | None:
+    """The number of steps: from the statistics, where they count the same requests as the requests' lines.
+
+    Without them, from each request's printed mean length (steps = accepted / (length - 1)); without those,
+    from the lines of single rounds, of which older builds print the drafts as 0.
     """
-    found: dict[str, Reading] = {}
-    note = ""
     told = list(log.statistics.values())
-    whole = bool(told) and all(s.gen_drafts and s.acc_tokens is not None for s in told)
-    same = not log.drafted or (accepted, generated) == (
-        sum(s.acc_tokens or 0 for s in told),
-        sum(s.gen_tokens or 0 for s in told),
-    )
-    lengths = [request for request in log.drafted if request.length and request.length > 1]
-    steps: float | None = None
-    if whole and same:
-        steps = sum(s.gen_drafts or 0 for s in told)
-        accepted = sum(s.acc_tokens or 0 for s in told)
-        generated = sum(s.gen_tokens or 0 for s in told)
-        note = f"incl. bonus token, of {steps:.0f} steps that drafted"
-        found["spec_steps"] = Reading.of(steps, "steps", "log window", note="steps that drafted")
-        if len(told) == 1 and told[0].per_position:
-            # A list has no place in a Reading: each position is one.
-            for place, rate in enumerate(told[0].per_position):
-                found[f"acceptance_at_{place}"] = Reading.of(rate, "share of steps", "log window")
-    elif lengths and len(lengths) == len(log.drafted):
-        steps = sum((r.accepted or 0) / ((r.length or 2.0) - 1) for r in lengths)
-        note = f"incl. bonus token, of {len(lengths)} requests' printed lengths"
-    if steps:
-        found["acceptance_length"] = Reading.of(1 + accepted / steps, "tokens/step", "log window", note=note)
-        most = f"; at most {log.most_drafts}" if log.most_drafts else ""
-        found["draft_tokens_per_step"] = Reading.of(
-            generated / steps, "tokens/step", "computed", note=f"drafted / steps that drafted{most}"
+    if told and all(one.gen_drafts and one.acc_tokens is not None and one.gen_tokens for one in told):
+        steps = sum(one.gen_drafts or 0 for one in told)
+        counts = sum(one.acc_tokens or 0 for one in told), sum(one.gen_tokens or 0 for one in told)
+        if not log.drafted or counts == (accepted, generated):
+            positions = told[0].per_position if len(told) == 1 else ()
+            return Steps(steps, *counts, positions, f"of {steps} steps that drafted")
+    lengths = [one for one in log.drafted if one.length and one.length > 1]
+    if lengths and len(lengths) == len(log.drafted):
+        each = [(one.accepted or 0) / ((one.length or 2.0) - 1) for one in lengths]
+        positions = _pooled([one.per_position for one in lengths], each)
+        return Steps(
+            sum(each), accepted, generated, positions, f"of {len(lengths)} requests' printed lengths"
         )
+    if log.rounds and not log.drafted:
+        taken, drafts = sum(one for one, _ in log.rounds), sum(of for _, of in log.rounds)
+        whole = all(one <= of for one, of in log.rounds)
+        note = f"of {len(log.rounds)} single rounds"
+        return Steps(len(log.rounds), taken, drafts if whole else None, (), note)
+    return None
+
+
+def _pooled(rates: Sequence[tuple[float, ...]], weights: Sequence[float]) -> tuple[float, ...]:
+    """Rates of each position over requests, weighted by their steps; none where a request has none."""
+    if not all(rates) or not sum(weights):
+        return ()
+    depth = max(map(len, rates))
+    return tuple(
+        sum((one[place] if place < len(one) else 0.0) * w for one, w in zip(rates, weights, strict=True))
+        / sum(weights)
+        for place in range(depth)
+    )
+
+
+def step_readings(log: Log, accepted: int, generated: int) -> dict[str, Reading]:
+    """What needs the number of steps."""
+    told = steps_of(log, accepted, generated)
+    if told is None or not told.steps:
+        return {}
+    found: dict[str, Reading] = {}
+    if float(told.steps).is_integer():
+        found["spec_steps"] = Reading.of(told.steps, "steps", "log window", note="steps that drafted")
+    if not log.drafted:
+        found["accepted_tokens"] = Reading.of(told.accepted, "tokens", "log window", note=told.note)
+        if told.drafted:
+            found["drafted_tokens"] = Reading.of(told.drafted, "tokens", "log window", note=told.note)
+            rate = told.accepted / told.drafted
+            found["draft_acceptance_rate"] = Reading.of(
+                rate, "accepted/drafted", "log window", note=told.note
+            )
+    length = 1 + told.accepted / told.steps
+    note = f"incl. bonus token, {told.note}"
+    found["acceptance_length"] = Reading.of(length, "tokens/step", "log window", note=note)
+    if told.drafted:
+        most = f"; at most {log.most_drafts}" if log.most_drafts else ""
+        note = f"drafted / steps that drafted{most}"
+        found["draft_tokens_per_step"] = Reading.of(
+            told.drafted / told.steps, "tokens/step", "computed", note=note
+        )
+    # A list has no place in a Reading: each position is one.
+    for place, rate in enumerate(told.per_position):
+        found[f"acceptance_at_{place}"] = Reading.of(rate, "share of steps", "log window")
     return found
 
 

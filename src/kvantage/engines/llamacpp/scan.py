@@ -16,6 +16,7 @@ _POOL = re.compile(
 )
 _POOL_OLD = re.compile(r"KV self size += +(?P<mib>\d+\.\d+) MiB, K \(")
 _STATE = re.compile(r"llama_memory_recurrent: +size = +(\d+\.\d+) MiB \( *(\d+) cells,")
+_POOL_SIZE = re.compile(r"llama_kv_cache\w*: kv_size = (\d+), ")
 _SLIDING = re.compile(r"creating +(non-)?SWA KV cache")
 _CONTEXT = re.compile(r"(?:llama_context|llama_new_context_with_model): n_ctx += (\d+)$")
 _SLOTS = re.compile(r"initializing(?: slots)?, n_slots = (\d+)(?:, n_ctx_slot = (\d+),)?")
@@ -39,10 +40,13 @@ _OUTPUT = re.compile(
 _ACCEPTED = re.compile(
     r"draft acceptance(?: rate)? = +(\d+\.\d+) \( *(\d+) accepted / +(\d+) generated\)"
     r"(?:, mean (?:len|acceptance length) = +(\d+\.\d\d)(?!\d))?"
+    r"(?:, acceptance rate per position = \(((?:\d\.\d{3}(?:, )?)+)\))?"
 )
 _CACHED = re.compile(r"task (-?\d+) \| cached n_tokens = (\d+),")
 _STATISTICS = re.compile(r"statistics +([\w-]+): #calls(?:\(b,g,a\))? = +(\d+)(?: +(\d+) +(\d+))?, (.+)")
 _STATISTIC = re.compile(r"#(gen drafts|acc drafts|gen tokens|acc tokens) = +(\d+),")
+_REQUEST_POSITIONS = re.compile(r"acc per pos = \(((?:\d\.\d{3}(?:, )?)+)\)")
+_ROUND = re.compile(r"accepted +(\d+)/ *(\d+) draft tokens, ")
 _PER_POSITION = re.compile(r"#acc rate/pos = \(((?:\d\.\d{3}(?:, )?)+)\)")
 _TELLING = re.compile(
     r"(GGML_ASSERT|error while handling argument|error: invalid argument|exiting due to|failed to |"
@@ -85,6 +89,7 @@ class RequestTimings:
     accepted: int | None = None
     drafted: int | None = None
     length: float | None = None
+    per_position: tuple[float, ...] = ()
 
 
 @dataclass(slots=True)
@@ -94,6 +99,7 @@ class Log:
     version: str | None = None
     target: list[Pool] = field(default_factory=list)
     draft: list[Pool] = field(default_factory=list)
+    cells: int | None = None
     state_bytes: float | None = None
     contexts: list[int] = field(default_factory=list)
     slots: int | None = None
@@ -111,6 +117,7 @@ class Log:
     prompts: dict[str, int] = field(default_factory=dict)
     cached: dict[str, int] = field(default_factory=dict)
     example: dict[str, int] = field(default_factory=dict)
+    rounds: list[tuple[int, int]] = field(default_factory=list)
     ready_s: float | None = None
     errors: list[str] = field(default_factory=list)
 
@@ -157,8 +164,12 @@ def _scan_start(log: Log, line: LogLine, sliding: bool) -> bool:
         (log.draft if log.drafter_loaded else log.target).append(pool)
         return False
     elif found := _POOL_OLD.search(text):
-        pool = Pool(float(found["mib"]) * MIB, log.contexts[-1] if log.contexts else None)
+        context = log.contexts[-1] if log.contexts else None
+        pool = Pool(float(found["mib"]) * MIB, log.cells or context)
+        log.cells = None
         (log.draft if log.drafter_loaded else log.target).append(pool)
+    elif found := _POOL_SIZE.search(text):
+        log.cells = int(found[1])
     elif found := _STATE.search(text):
         log.state_bytes = (log.state_bytes or 0.0) + float(found[1]) * MIB
     elif found := _CONTEXT.search(text):
@@ -200,7 +211,20 @@ def _scan_request(log: Log, text: str) -> None:
     elif found := _ACCEPTED.search(text):
         last = log.requests.pop() if log.requests and log.requests[-1].drafted is None else RequestTimings()
         length = float(found[4]) if found[4] else None
-        log.requests.append(replace(last, accepted=int(found[2]), drafted=int(found[3]), length=length))
+        log.requests.append(
+            replace(
+                last,
+                accepted=int(found[2]),
+                drafted=int(found[3]),
+                length=length,
+                per_position=_rates(found[5]),
+            )
+        )
+    elif found := _REQUEST_POSITIONS.search(text):
+        if log.requests and log.requests[-1].drafted is not None:
+            log.requests[-1] = replace(log.requests[-1], per_position=_rates(found[1]))
+    elif found := _ROUND.search(text):
+        log.rounds.append((int(found[1]), int(found[2])))
     elif found := _STATISTICS.search(text):
         told = {name: int(value) for name, value in _STATISTIC.findall(found[5])}
         calls = tuple(int(part) for part in found.groups()[1:4] if part)
@@ -212,7 +236,7 @@ def _scan_request(log: Log, text: str) -> None:
             told.get("acc drafts"),
             told.get("gen tokens"),
             told.get("acc tokens"),
-            tuple(float(rate) for rate in positions[1].split(", ")) if positions else (),
+            _rates(positions[1]) if positions else (),
         )
     elif found := _EXAMPLE.match(text):
         log.example[found[1]] = int(found[2])
@@ -223,3 +247,8 @@ def _scan_request(log: Log, text: str) -> None:
             log.requests.append(RequestTimings(accepted=accepted, drafted=drafted))
     elif found := _CACHED.search(text):
         log.cached.setdefault(found[1], int(found[2]))
+
+
+def _rates(text: str | None) -> tuple[float, ...]:
+    """Rates as `0.805, 0.632`; none where there is no text."""
+    return tuple(float(rate) for rate in text.split(", ")) if text else ()

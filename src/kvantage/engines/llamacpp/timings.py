@@ -13,8 +13,8 @@ from kvantage.engines.numbers import count, quantity
 class Timings:
     """Counts and times of one request. None is 'not reported': `draft_n` comes only where something drafted.
 
-    The number of verification steps is not told (ggml-org/llama.cpp#27676), except as `draft_rounds` by
-    some builds, and drafts are counted before the reply is cut at its end.
+    The number of verification steps is not told (ggml-org/llama.cpp#27676), except as `draft_rounds` or
+    `draft_n_verif_steps` by some builds, and drafts are counted before the reply is cut at its end.
     """
 
     prompt_tokens: int | None = None
@@ -85,5 +85,5 @@ def timings_of(answer: Mapping[str, Any]) -> Timings:
         prompt_ms=quantity(told.get("prompt_ms")),
         drafted=count(told.get("draft_n")),
         accepted=count(told.get("draft_n_accepted")),
-        rounds=count(told.get("draft_rounds")),
+        rounds=count(told.get("draft_rounds", told.get("draft_n_verif_steps"))),
     )
