@@ -116,3 +116,23 @@ def test_what_is_held_is_not_evicted() -> None:
     assert not cache.grow(other, 500)
     cache.release(held)
     assert cache.grow(other, 500)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rules", "tokens", "hit"),
+    [
+        (TreeCache, Rules(page=1), 2001, 2000),  # SGLang 0.5.17: none, and DFLASH with its own keys
+        (TreeCache, Rules(page=64), 2001, 1984),  # the same, sparse attention
+        (TreeCache, Rules(page=64, hit_shorter=1), 2001, 1984),  # and with its MTP head
+        (BlockCache, Rules(page=16), 2001, 2000),  # vLLM 0.26 with n-gram drafts
+        (BlockCache, Rules(page=64, drop_block=True), 2001, 1920),  # with MTP
+        (BlockCache, Rules(page=128), 2000, 1920),  # vLLM 0.32 on a CPU
+        (BlockCache, Rules(page=128, drop_block=True), 2000, 1792),  # with an EAGLE-like drafter
+    ],
+)
+def test_hits_that_real_servers_printed(
+    kind: type[TreeCache] | type[BlockCache], rules: Rules, tokens: int, hit: int
+) -> None:
+    cache = kind(100_000, rules)
+    assert serve(cache, "1", text("a", tokens), 8) == 0
+    assert serve(cache, "2", text("a", tokens), 8) == hit
