@@ -82,4 +82,21 @@ def method_of(data: StudyData) -> tuple[str, ...]:
             f"output tokens each{again}."
         )
     said.append("Cached tokens are the server's count, checked for every request against what was expected.")
+    if own := _own_processor(data):
+        said.append(own)
     return tuple(said)
+
+
+def _own_processor(data: StudyData) -> str | None:
+    """What kvantage itself took of the machine while it measured, at the highest concurrency."""
+    spans = [
+        (window.key.concurrency, window.own_cpu_s, (window.ended_ns - window.started_ns) * 1e-9)
+        for window in data.windows
+        if window.complete and window.own_cpu_s is not None
+    ]
+    if not spans:
+        return None
+    most = max(concurrency for concurrency, _, _ in spans)
+    cpu_s = sum(cpu for concurrency, cpu, _ in spans if concurrency == most)
+    wall_s = sum(wall for concurrency, _, wall in spans if concurrency == most)
+    return f"kvantage itself took {cpu_s / wall_s:.1%} of one core meanwhile (at {most} at once)."

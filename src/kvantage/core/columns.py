@@ -79,6 +79,7 @@ class CellWindow:
 
     `running_max` and `waiting_max` are the highest gauges sampled inside it, None where not reported.
     `lag_p99_ns` is the client's own delay that 99 % of the cell's time stayed at or under.
+    `own_cpu_s` is the processor time that kvantage's own process took meanwhile.
     `complete` is False for an attempt that was broken off; it is shown and not used.
     """
 
@@ -96,6 +97,7 @@ class CellWindow:
     measured_at: str = ""
     own_prompt_tokens: int | None = None
     lag_p99_ns: int | None = None
+    own_cpu_s: float | None = None
     notes: tuple[str, ...] = ()
 
 

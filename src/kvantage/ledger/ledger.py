@@ -316,6 +316,7 @@ class Ledger:
         pool_usage_max: float | None = None,
         own_prompt_tokens: int | None = None,
         lag_p99_ns: int | None = None,
+        own_cpu_s: float | None = None,
         notes: Sequence[str] = (),
     ) -> None:
         """Append what surrounded a cell."""
@@ -334,6 +335,7 @@ class Ledger:
             pool_usage_max,
             own_prompt_tokens,
             lag_p99_ns,
+            own_cpu_s,
             codec.plain(list(notes)),
         )
         marks = ", ".join("?" * len(row))

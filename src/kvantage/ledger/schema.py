@@ -64,6 +64,7 @@ CREATE TABLE windows (
     pool_usage_max REAL,
     own_prompt_tokens INTEGER,
     lag_p99_ns INTEGER,
+    own_cpu_s REAL,
     notes TEXT NOT NULL DEFAULT '[]'
 ) STRICT;
 

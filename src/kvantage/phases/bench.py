@@ -53,6 +53,14 @@ class Ask:
     check: Check | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What a cell cost the client itself: its p99 delay, and its processor time."""
+
+    lag_p99_ns: int | None
+    cpu_s: float
+
+
 @dataclass
 class Bench:
     """Phases get one of these a boot. `chain` is set by the runner before each chain."""
@@ -96,7 +104,7 @@ class Bench:
         )
         before = await self._snapshot()
         lines_before = self._log_length()
-        started_ns = time.monotonic_ns()
+        started_ns, cpu_s = time.monotonic_ns(), time.process_time()
         records: list[RequestRecord] = []
         with self.client.lag.span() as delays:
             try:
@@ -104,9 +112,10 @@ class Bench:
                     for _, wave in groupby(asks, key=lambda ask: (not ask.warmup, ask.repeat)):
                         records += await self._wave(key, list(wave))
             finally:
-                ended_ns, lag_ns = time.monotonic_ns(), delays.quantile_ns(0.99)
+                ended_ns, cpu_s = time.monotonic_ns(), time.process_time() - cpu_s
+                own = Own(delays.quantile_ns(0.99), cpu_s)
                 after = await self._snapshot()
-                self._keep_window(key, before, after, lines_before, (started_ns, ended_ns), records, lag_ns)
+                self._keep_window(key, before, after, lines_before, (started_ns, ended_ns), records, own)
         if any(each.status == "failed" for each in records):
             await self._raise_if_dead()
         return records
@@ -202,7 +211,8 @@ class Bench:
             return None
 
     def _log_length(self) -> int:
-        return len(self.server.process.log_lines()) if self.server.process else 0
+        """Lines that are whole by now: the last one may still be written."""
+        return len(self.server.process.log_lines()) - 1 if self.server.process else 0
 
     def _keep_window(
         self,
@@ -212,7 +222,7 @@ class Bench:
         lines_before: int,
         span: tuple[int, int],
         records: Sequence[RequestRecord],
-        lag_ns: int | None,
+        own: Own,
     ) -> None:
         assert self.chain is not None
         log: LogReadings | None = None
@@ -229,7 +239,8 @@ class Bench:
             waiting_max=self._gauges.get("waiting"),
             pool_usage_max=self._gauges.get("pool_usage"),
             own_prompt_tokens=sum(known) if len(known) == len(records) else None,
-            lag_p99_ns=lag_ns,
+            lag_p99_ns=own.lag_p99_ns,
+            own_cpu_s=own.cpu_s,
         )
 
     @contextlib.asynccontextmanager
