@@ -11,7 +11,7 @@ _LOGS = {
     "sglang": re.compile(
         r"\b(?:Decode|Prefill) batch[.,]? |server_args=|max_total_num_tokens=|Mamba Cache is allocated|"
         r"KV Cache is allocated|Memory pool end|capped to \d+ by the mamba|than the profiled value|"
-        r"sglang\.launch_server|Max running requests is reset to|SGLANG_SIMULATE_ACC"
+        r"sglang\.launch_server|Max running requests is reset to|SIMULATE_ACC_LEN"
     ),
     "vllm": re.compile(
         r"SpecDecoding metrics:|Speculative metrics:|KV cache size: [\d,]+ tokens|max_num_seqs|"

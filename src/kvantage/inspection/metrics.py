@@ -129,6 +129,7 @@ def sglang_readings(told: Mapping[str, float]) -> dict[str, Reading]:
     gib = 1 << 30
     for word, unit, scale in (
         ("kv_pool_tokens", "tokens", 1),
+        ("effective_max_running", "requests", 1),
         ("context_length", "tokens", 1),
         ("kv_block_tokens", "tokens", 1),
     ):

@@ -191,7 +191,8 @@ def test_two_starts_in_one_log_are_the_last_one() -> None:
 def test_lengths_and_positions_on_one_line() -> None:
     line = (
         "0.06.896.015 I slot print_timing: id  1 | task 0 | draft acceptance = 0.64479 (  167 accepted / "
-        "  259 generated), mean acceptance length =  2.92, acceptance rate per position = (0.805, 0.632, 0.483)"
+        "  259 generated), mean acceptance length =  2.92, "
+        "acceptance rate per position = (0.805, 0.632, 0.483)"
     )
     told = {name: reading.value for name, reading in read_log([line]).readings.items()}
     assert told["acceptance_length"] == pytest.approx(2.92)

@@ -82,6 +82,14 @@ def test_equal_pools_are_a_targets_own_where_the_log_speaks_of_windows() -> None
     assert "draft_kv_pool_bytes" in read_log([line, line]).readings
 
 
+def test_a_hybrid_pools_split_is_read_where_no_allocation_is_printed() -> None:
+    line = "Use sliding window memory pool. full_layer_tokens=120000, swa_layer_tokens=96000"
+    readings = read_log([line]).readings
+    assert readings["kv_pool_tokens"].value == 120000
+    assert "sliding_pool_tokens" not in readings
+    assert not read_log([line[:-60]]).readings
+
+
 def test_settings_that_sglang_changed_are_said_in_its_words() -> None:
     assert warned(["Setting page size to 64 for DeepSeek DSA."], "setting page size to 64 for DeepSeek DSA")
     mixed = "Mixed chunked prefill is disabled because of using eagle speculative decoding."
@@ -109,6 +117,11 @@ def test_simulated_and_lossy_acceptance_are_said() -> None:
         "server_args=ServerArgs(speculative_algorithm='EAGLE', speculative_accept_threshold_single=0.5, x=1)"
     )
     assert warned([lossy], "lossy", "0.5")
+
+
+def test_simulation_that_is_switched_off_is_none() -> None:
+    assert not read_log(["env: SGLANG_SIMULATE_ACC_LEN=-1", "SGLANG_SIMULATE_ACC_LEN='0'"]).warnings
+    assert warned(["SIMULATE_ACC_LEN=2.5 python -m launch_server"], "simulated acceptance")
 
 
 def test_arguments_in_their_three_forms() -> None:

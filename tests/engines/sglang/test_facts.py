@@ -179,6 +179,12 @@ def test_counters_and_gauges() -> None:
     assert snapshot(METRICS.replace("\n", "\r\n"), 1) == found
 
 
+def test_names_of_older_dashboards() -> None:
+    dump = 'sglang:num_requests_running{a="b"} 3.0\nsglang:max_running_requests{a="b"} 48.0\n'
+    assert snapshot(dump).gauges["running"] == 3
+    assert facts_of(dump) == {"effective_max_running": 48}
+
+
 def test_a_look_without_a_parser() -> None:
     found = look(METRICS.encode())
     assert found["waiting"] == 1
@@ -209,6 +215,21 @@ def test_sglext_of_a_real_reply() -> None:
     }
     assert read_usage(old).accepted_tokens == 63
     assert read_usage(old).spec_steps == 43
+
+
+def test_counts_under_other_names() -> None:
+    meta = {
+        "completion_tokens": 30,
+        "spec_verify_ct": 10,
+        "spec_accepted_drafts": 20,
+        "spec_proposed_drafts": 30,
+        "spec_acceptance_histogram": [1, 2, 3, 4],
+        "total_retractions": 1,
+    }
+    usage = read_usage({"meta_info": meta})
+    assert (usage.spec_steps, usage.accepted_tokens, usage.drafted_tokens) == (10, 20, 30)
+    assert usage.acceptance_histogram == (1, 2, 3, 4)
+    assert usage.retractions == 1
 
 
 def test_counts_that_contradict_each_other_are_refused() -> None:

@@ -44,8 +44,10 @@ _FLAG = re.compile(r"--([a-z][a-z0-9-]+)(?:[ =]+(?!--)(\S+))?(?=\s|$)")
 _VERSION = re.compile(
     r"\bsglang(?:[-_ ]?version)?(?:==|[:=@/ ]+)[\"']?v?(\d+\.\d+\.\d+(?:\.?(?:post|rc|dev)\d+)?)", re.I
 )
-_SIMULATED = re.compile(r"\bSGLANG_SIMULATE_ACC\w*(?:=\S+)?")
+_SIMULATED = re.compile(r"\b(?:SGLANG_)?SIMULATE_ACC_\w+(?:=\S+)?")
+_OFF = re.compile(r"=['\"]?(?:-1(?:\.0)?|0|false)['\",]*$", re.I)
 _RETRACTED = re.compile(r"#retracted_reqs: (\d+)(?=[,\s])")
+_LAYER_TOKENS = re.compile(r"\bfull_layer_tokens=(\d+),")
 _SLIDING = re.compile(r"SWAKVPool mem usage|[Uu]se sliding window memory pool", re.ASCII)
 _CHANGED = re.compile(
     r"[Ss]etting (?:page size|KV cache dtype) to \S+ for [^.]+"
@@ -113,7 +115,8 @@ class StateCap:
 class Boot:
     """Everything that the lines of one start said; what they did not is None or empty.
 
-    `sliding`: lines speak of a sliding-window pool. `changed` are settings that SGLang says it changed.
+    `sliding`: lines speak of a sliding-window pool; `full_layer_tokens` are those of
+    its other layers, on the smallest rank. `changed` are settings that SGLang says it changed.
     `arguments` are the server's resolved arguments as it echoes them: the wish, not always what was
     granted. `limits` holds the lines of `max_total_num_tokens=`, by rank, which is.
     """
@@ -134,6 +137,7 @@ class Boot:
     page_size: int | None = None
     retracted: int = 0
     sliding: bool = False
+    full_layer_tokens: int | None = None
     changed: list[str] = field(default_factory=list)
     simulated: str | None = None
     started: str | None = None
@@ -272,9 +276,12 @@ def _read_line(boot: Boot, line: LogLine) -> None:
         boot.fired_up = line.stamp
     elif _SLIDING.search(text):
         boot.sliding = True
+        if found := _LAYER_TOKENS.search(text):
+            told = int(found[1])
+            boot.full_layer_tokens = min(told, boot.full_layer_tokens or told)
     if "server_args=" not in text:
         boot.changed += [told for told in _CHANGED.findall(text) if told not in boot.changed]
-    if boot.simulated is None and (found := _SIMULATED.search(text)):
+    if boot.simulated is None and (found := _SIMULATED.search(text)) and not _OFF.search(found[0]):
         boot.simulated = found[0]
     if boot.version is None and "sglang" in text.lower() and (found := _VERSION.search(text)):
         boot.version = found[1]

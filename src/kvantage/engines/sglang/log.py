@@ -60,6 +60,9 @@ def boot_readings(boot: Boot, pools: Pools | None) -> dict[str, Reading]:
         found["kv_pool_tokens"] = Reading.of(sum(totals), "tokens", "config", note=note)
     if pools is not None:
         found |= pool_readings(pools, with_tokens="kv_pool_tokens" not in found)
+    if boot.full_layer_tokens is not None:
+        of_full_layers = Reading.of(boot.full_layer_tokens, "tokens", "config", note="of its full layers")
+        found.setdefault("kv_pool_tokens", of_full_layers)
     for name, by_rank in (("state_cache_bytes", boot.state_bytes), ("state_buffer_bytes", boot.buffer_bytes)):
         if by_rank:
             note = f"{_STATE_WORDS[name]}, on one rank; rounded"

@@ -26,6 +26,8 @@ COUNTERS = {
 GAUGES = {
     "sglang:num_running_reqs": "running",
     "sglang:num_queue_reqs": "waiting",
+    "sglang:num_requests_running": "running",
+    "sglang:num_requests_waiting": "waiting",
     "sglang:token_usage": "pool_usage",
     "sglang:full_token_usage": "pool_usage",
     "sglang:swa_token_usage": "pool_usage",
@@ -36,8 +38,11 @@ GAUGES = {
 
 _SUMMED = frozenset({"running", "waiting"})
 
+_SUMMED_FACTS = frozenset({"kv_pool_tokens", "effective_max_running", "generation_tok_s"})
+
 FACTS = {
     "sglang:max_total_num_tokens": "kv_pool_tokens",
+    "sglang:max_running_requests": "effective_max_running",
     "sglang:context_len": "context_length",
     "sglang:page_size": "kv_block_tokens",
     "sglang:kv_cache_memory_usage_gb": "kv_pool_gb",
@@ -75,11 +80,11 @@ def snapshot(text: str, taken_ns: int | None = None) -> Snapshot:
 
 
 def facts_of(text: str) -> dict[str, float]:
-    """What the gauges of FACTS say, under their words; the pool is summed over data-parallel ranks."""
+    """What the gauges of FACTS say, under their words; pool and requests are summed over replicas."""
     found = read_samples(text)
     told = {}
     for name, word in FACTS.items():
-        value = _gauge(found, name, summed=word in ("kv_pool_tokens", "generation_tok_s"))
+        value = _gauge(found, name, summed=word in _SUMMED_FACTS)
         if value is not None:
             told[word] = value
     return told

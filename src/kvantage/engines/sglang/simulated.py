@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-_VARIABLES = ("SGLANG_SIMULATE_ACC_LEN", "SGLANG_DSPARK_SIMULATE_FOLD")
+_VARIABLES = ("SGLANG_SIMULATE_ACC_LEN", "SIMULATE_ACC_LEN", "SGLANG_DSPARK_SIMULATE_FOLD")
 _THRESHOLDS = ("speculative_accept_threshold_single", "speculative_accept_threshold_acc")
 
 

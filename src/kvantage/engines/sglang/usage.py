@@ -9,6 +9,11 @@ from kvantage.core import Usage
 from kvantage.engines.acceptance import SpeculationCounts
 from kvantage.engines.numbers import count, counts, quantity
 
+_ACCEPTED = ("spec_num_correct_drafts", "spec_accept_token_num", "spec_accepted_drafts")
+_PROPOSED = ("spec_num_proposed_drafts", "spec_draft_token_num", "spec_proposed_drafts")
+_HISTOGRAMS = ("spec_correct_drafts_histogram", "spec_accept_histogram", "spec_acceptance_histogram")
+"""Names of the same counts in different versions. Neither includes the bonus token."""
+
 
 def read_usage(final: Mapping[str, Any]) -> Usage:
     """Counts from the merged last chunks of a stream, or from a whole response.
@@ -31,7 +36,7 @@ def read_usage(final: Mapping[str, Any]) -> Usage:
         spec_steps=spec.steps,
         acceptance_histogram=spec.histogram,
         queue_s=quantity(meta.get("queue_time")),
-        retractions=_first(meta, name="num_retractions"),
+        retractions=_named(meta, ("num_retractions", "total_retractions")),
     )
 
 
@@ -46,9 +51,9 @@ def speculation_counts(final: Mapping[str, Any]) -> SpeculationCounts:
     each = [
         SpeculationCounts(
             count(one.get("spec_verify_ct")),
-            count(one.get("spec_num_correct_drafts", one.get("spec_accept_token_num"))),
-            count(one.get("spec_num_proposed_drafts", one.get("spec_draft_token_num"))),
-            counts(one.get("spec_correct_drafts_histogram", one.get("spec_accept_histogram"))),
+            _named(one, _ACCEPTED),
+            _named(one, _PROPOSED),
+            next((counts(one[name]) for name in _HISTOGRAMS if name in one), None),
         )
         for one in told
     ]
@@ -118,6 +123,10 @@ def _cached(usage: Mapping[str, Any], meta: Mapping[str, Any], extension: Mappin
 
 def _first(*places: Mapping[str, Any], name: str) -> int | None:
     return next((value for place in places if (value := count(place.get(name))) is not None), None)
+
+
+def _named(told: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+    return next((count(told[name]) for name in names if name in told), None)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
