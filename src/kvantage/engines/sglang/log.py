@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from kvantage.core import LogReadings, Reading
 from kvantage.engines.sglang.boot import Boot, read_boot
 from kvantage.engines.sglang.death import death_lines
+from kvantage.engines.sglang.finished import finished_of, request_readings
 from kvantage.engines.sglang.lines import Report, logical_lines, plain, read_report
 from kvantage.engines.sglang.pools import HALF_DIGIT_BYTES, Pools, pools_of
 from kvantage.engines.sglang.warnings import boot_warnings, window_warnings
@@ -25,6 +26,8 @@ def read_log(lines: Iterable[str]) -> LogReadings:
     readings = boot_readings(boot, pools)
     if acceptance is not None:
         readings |= acceptance_readings(acceptance)
+    else:
+        readings |= request_readings(finished_of(logical))
     if "kv_pool_tokens" not in readings and (bracket := bracket_pool(windows)) is not None:
         readings["kv_pool_tokens"] = Reading.of(
             bracket.estimate,
