@@ -135,6 +135,7 @@ async def test_a_key_comes_from_the_environment_and_is_kept_nowhere(monkeypatch:
         facts = await ENGINE.facts(there)
         assert facts.engine == "sglang"
         assert "s3cret" not in repr(facts) + repr(there)
+        assert (await ENGINE.gauges(there))["running"] >= 0
         assert ENGINE.request_headers(there) == {"Authorization": "Bearer s3cret"}
         monkeypatch.setenv("MY_KEY", "wrong")
         with pytest.raises(ArmFailed, match="refuses the key"):

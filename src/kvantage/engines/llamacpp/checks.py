@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kvantage.core import ArmSettings, HostFacts, UsageError
 from kvantage.engines.llamacpp.command import command, server_of
+from kvantage.engines.simulated import INSTEAD, allowed
 
 SYNTHETIC = ("spec-synth-len", "spec-synth-rates")
 
@@ -32,18 +33,18 @@ def problems(arm: ArmSettings, host: HostFacts) -> list[str]:
 
 
 def synthetic_problems(arm: ArmSettings) -> list[str]:
-    """Acceptance that would be made up."""
-    found = []
+    """Acceptance that would be made up; none where the study asks for it."""
+    found: list[str] = []
+    if allowed(arm):
+        return found
     for name in arm.flags:
         if name.lstrip("-").replace("_", "-") in SYNTHETIC:
             found.append(
                 f"flags: `{name}` makes acceptance up: no figure of this arm would be measured; leave it out"
-                " (--allow-simulated marks them instead)"
+                f" ({INSTEAD})"
             )
     for name in SYNTHETIC:
         variable = f"LLAMA_ARG_{name.upper().replace('-', '_')}"
         if {**os.environ, **arm.env}.get(variable):
-            found.append(
-                f"{variable} makes acceptance up: unset it (--allow-simulated marks figures instead)"
-            )
+            found.append(f"{variable} makes acceptance up: unset it ({INSTEAD})")
     return found

@@ -14,10 +14,11 @@ from kvantage.core import ArmSettings, HostFacts, Launch, ServerSettings, Specul
 from kvantage.engines.llamacpp.gguf import cells_of
 from kvantage.engines.llamacpp.help import Abilities, abilities_of
 from kvantage.engines.llamacpp.scan import PADDING
+from kvantage.engines.simulated import OPTION
 from kvantage.engines.spelling import did_you_mean
 from kvantage.engines.words import Words
 
-ENGINE_OPTIONS = frozenset({"host", "server"})
+ENGINE_OPTIONS = frozenset({OPTION, "host", "server"})
 OURS = frozenset({"host", "port", "model", "hf-repo", "alias"})
 PROGRAMS = ("llama-server", "llama-server-vulkan")
 """Names of the server: llama.cpp's own, and that of the wheel."""

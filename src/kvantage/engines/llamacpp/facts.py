@@ -10,6 +10,7 @@ from kvantage.core import ArmSettings, Facts, Reading
 from kvantage.engines.llamacpp.log import start_readings, warnings
 from kvantage.engines.llamacpp.scan import Log
 from kvantage.engines.numbers import count
+from kvantage.engines.simulated import mark
 
 _UNTOLD = Reading.absent("not told")
 
@@ -58,13 +59,14 @@ def facts(told: Told) -> Facts:
     readings["dropped_blocks"] = Reading.of(0, "blocks", "config")
     if told.arm and (asked := told.arm.settings.max_running_requests):
         readings["requested_max_running"] = Reading.of(asked, "requests", "config")
+    speculation = speculation_of(told)
     caching = told.arm.settings.prefix_caching if told.arm else None
     return Facts(
         engine="llamacpp",
         engine_version=str(told.props["build_info"]) if told.props.get("build_info") else told.log.version,
         readings=readings,
-        resolved=resolved(told),
-        speculation=speculation_of(told),
+        resolved={**resolved(told), **mark(told.arm, speculation)},
+        speculation=speculation,
         prefix_caching=True if caching is None and told.arm else caching,
         warnings=tuple(dict.fromkeys(_warnings(told, readings))),
     )

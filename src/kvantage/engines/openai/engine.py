@@ -122,7 +122,8 @@ class OpenAi:
         return _SNAPSHOTS[engines[0]](text, taken_ns) if engines else Snapshot(taken_ns)
 
     async def gauges(self, server: Server) -> Mapping[str, float]:
-        body = await fetch(f"{server.url}/metrics")
+        url, key = f"{server.url}/metrics", key_of(server.arm)
+        body = (await text_of(url, key=key)).encode() if key else await fetch(url)
         return next((found for look in _LOOKS if (found := look(body))), {})
 
     def delta(self, before: Snapshot, after: Snapshot) -> CounterDelta:

@@ -8,6 +8,7 @@ from kvantage.core import ArmSettings, HostFacts, UsageError
 from kvantage.engines.sglang.command import command, draft_kv_problem
 from kvantage.engines.sglang.model import config_of, draft_block
 from kvantage.engines.sglang.simulated import lossy_by_settings, simulated_by_environment
+from kvantage.engines.simulated import INSTEAD, allowed
 
 
 def problems(arm: ArmSettings, host: HostFacts) -> list[str]:
@@ -25,15 +26,16 @@ def problems(arm: ArmSettings, host: HostFacts) -> list[str]:
 
 
 def simulation_problems(arm: ArmSettings) -> list[str]:
-    """Acceptance that would be made up, or lossy."""
-    found = []
+    """Acceptance that would be made up, or lossy; none where the study asks for it."""
+    found: list[str] = []
+    if allowed(arm):
+        return found
     if (faked := simulated_by_environment({**os.environ, **arm.env})) is not None:
         found.append(
-            f"{faked} fakes acceptance: no figure of this arm would be measured; unset it"
-            " (--allow-simulated marks them instead)"
+            f"{faked} fakes acceptance: no figure of this arm would be measured; unset it ({INSTEAD})"
         )
     if (lossy := lossy_by_settings({**arm.flags, **_as_flags(arm)})) is not None:
-        found.append(f"{lossy} accepts drafts that the target would not emit: leave it at 1")
+        found.append(f"{lossy} accepts drafts that the target would not emit: leave it at 1 ({INSTEAD})")
     return found
 
 

@@ -10,10 +10,11 @@ from kvantage.core import ArmSettings, HostFacts, Launch, ServerSettings, UsageE
 from kvantage.engines.sglang.model import is_hybrid
 from kvantage.engines.sglang.speculation import add_speculation, kv_dtype_name
 from kvantage.engines.sglang.version import DRAFT_KV_DTYPE, older_than, version_of
+from kvantage.engines.simulated import OPTION
 from kvantage.engines.spelling import did_you_mean
 from kvantage.engines.words import Words
 
-ENGINE_OPTIONS = frozenset({"dist_init_addr", "host", "launcher", "python", "version"})
+ENGINE_OPTIONS = frozenset({OPTION, "dist_init_addr", "host", "launcher", "python", "version"})
 
 OURS = frozenset({"port", "host", "model-path", "served-model-name", "nnodes", "node-rank", "dist-init-addr"})
 """Flags that kvantage must choose itself, or that have a word or an engine option of their own."""

@@ -14,6 +14,7 @@ from kvantage.engines.sglang.metrics import facts_of
 from kvantage.engines.sglang.pools import HALF_DIGIT_BYTES, pools_of
 from kvantage.engines.sglang.simulated import lossy_by_settings, simulated_by_environment
 from kvantage.engines.sglang.warnings import boot_warnings, clamped_running, settings_warnings, short_pool
+from kvantage.engines.simulated import mark
 
 DROPS_A_PAGE = frozenset({"EAGLE", "EAGLE3", "NEXTN", "STANDALONE", "FROZEN_KV_MTP"})
 """Algorithms whose prefix keys are pairs of tokens: a hit is one token shorter, which can cost a page."""
@@ -66,7 +67,7 @@ def facts(told: Told) -> Facts:
         engine="sglang",
         engine_version=str(version) if version else None,
         readings=readings,
-        resolved=settings,
+        resolved={**settings, **mark(told.arm, speculation)},
         speculation=speculation,
         prefix_caching=not radix_off if isinstance(radix_off, bool) else None,
         warnings=tuple(dict.fromkeys(warnings(told, readings, speculation))),
