@@ -27,6 +27,7 @@ from kvantage.golden import GoldenProcess
 
 EXACT_MS = 1.0
 COMFORTABLE = 0.5
+DISTURBED_MS = 2.0
 MS = 1e-6
 
 
@@ -115,6 +116,12 @@ class Row:
         return self.ttft_error_ms.p99 <= EXACT_MS and self.itl_error_ms.p99 <= EXACT_MS
 
     @property
+    def disturbed(self) -> bool:
+        """True when it is not exact though this process had a core to spare: others held the processor."""
+        held_up_ms = max(self.client_lag_ms, self.server_lag_ms)
+        return not self.exact and self.core_share < COMFORTABLE and held_up_ms > DISTURBED_MS
+
+    @property
     def core_share(self) -> float:
         """The share of a core that this process took."""
         return self.cpu_ms_per_1000_chunks * self.chunks_per_s / 1e6
@@ -169,6 +176,8 @@ class Calibration:
             text += "; not within 1 ms at p99: " + ", ".join(
                 f"{row.streams:,} streams x {row.tokens_per_chunk}" for row in missed
             )
+        if any(row.disturbed for row in missed):
+            text += ". Something else held the processors meanwhile: end it, and calibrate again"
         return text
 
     def to_json(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,9 @@ def test_advice_follows_from_the_highest_exact_load() -> None:
     assert [calibration.workers(rate) for rate in (10, 25_000, 25_001, 60_000)] == [1, 1, 2, 3]
     assert "exact at 256 streams and 12,000 chunks/s, with 24% of a core" in calibration.advice
     assert "not within 1 ms at p99: 1,024 streams x 1" in calibration.advice
+    assert "calibrate again" not in calibration.advice
+    held_up = replace(row(1024, 10_000, 3.0), client_lag_ms=40.0)
+    assert "Something else held the processors" in made(row(64, 3000, 0.1), held_up).advice
     hopeless = made(row(1, 50, 9.0))
     assert "too busy" in hopeless.advice
     assert hopeless.workers(1e6) == 1
