@@ -1,0 +1,5 @@
+"""`python -m kvantage`."""
+
+from kvantage.cli import main
+
+main()
