@@ -39,18 +39,20 @@ class StandIn:
 
     def command(self, arm: ArmSettings, host: HostFacts, port: int) -> Launch:
         settings = {name.replace("-", "_"): value for name, value in arm.flags.items()}
+        settings["name"] = arm.name
         settings["drafts"] = arm.speculation.drafts or 0
         if arm.speculation.on:
             settings.setdefault("tokens_per_step", 1 + (arm.speculation.drafts or 0))
         if arm.settings.pool_tokens:
             settings["pool_tokens"] = arm.settings.pool_tokens
-        return Launch((sys.executable, str(SERVER), str(port), json.dumps(settings)), dict(arm.env))
+        return Launch(
+            (sys.executable, str(SERVER), str(port), json.dumps(settings)), dict(arm.env), program_words=2
+        )
 
     async def ready(self, server: Server, within_s: float) -> None:
         until = time.monotonic() + within_s
         while time.monotonic() < until:
-            assert server.process is not None
-            if server.process.exit_code() is not None:
+            if server.process is not None and server.process.exit_code() is not None:
                 lines = self.explain_death(server.process.log_lines())
                 raise ArmFailed("the server ended before it was ready", log_lines=lines)
             try:

@@ -38,7 +38,13 @@ class Front(BaseHTTPRequestHandler):
         return None
 
     def do_GET(self) -> None:
-        answers = {"/health": {"ok": True}, "/counters": COUNTERS, "/facts": SETTINGS}
+        models = {"object": "list", "data": [{"id": SETTINGS.get("name", "standin")}]}
+        answers = {
+            "/health": {"ok": True},
+            "/counters": COUNTERS,
+            "/facts": SETTINGS,
+            "/v1/models": models,
+        }
         self._json(answers.get(self.path, {}), 200 if self.path in answers else 404)
 
     def do_POST(self) -> None:

@@ -38,7 +38,7 @@ async def run(
     prepared = prepare(study, host, Selection(**select))
     opened = Ledger.resume(folder) if resume else Ledger.create(folder)
     with opened as ledger:
-        return await run_study(prepared, ledger, host, notes or Notes())
+        return await run_study(prepared, ledger, notes or Notes())
 
 
 def cells(data: StudyData) -> set[tuple[Any, ...]]:

@@ -36,7 +36,7 @@ def dry_run(prepared: Prepared) -> str:
             f"budget {clock(study.budget)}: " + ("everything fits" if not dropped else "does not fit:")
         )
         lines += [f"  {plan.name} (about {clock(estimate.chain_s(plan))} an arm)" for plan in dropped]
-    lines += [f"note: {warning}" for warning in study.warnings()]
+    lines += [f"note: {note}" for note in (*prepared.notes, *study.warnings())]
     return "\n".join(lines)
 
 
@@ -44,7 +44,5 @@ def _arm(arm: PreparedArm, *, is_control: bool) -> list[str]:
     head = f"arm {arm.settings.name}" + (" (the control)" if is_control else "")
     env = [f"  {name}={shlex.quote(value)}" for name, value in sorted(arm.launch.env.items())]
     notes = [f"  note: {note}" for note in arm.launch.notes]
-    group = enumerate(arm.launch.per_node, start=1)
-    commands = [f"  machine {n}: {shlex.join(argv)}" for n, argv in group]
-    commands = commands or [f"  {shlex.join(arm.launch.argv)}"]
+    commands = [f"  {line}" for line in arm.how]
     return [head, *env, *commands, *notes, ""]

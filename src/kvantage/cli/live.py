@@ -105,6 +105,9 @@ class LiveView:
         self._chain = None
         self._speed = None
 
+    def _on_ask(self, text: str, **_: Any) -> None:
+        self._console.print(Text(f"please {text}", style="bold"))
+
     def _on_warning(self, text: str, **_: Any) -> None:
         self._said.append(text)
 

@@ -14,19 +14,19 @@ import click
 from kvantage.cli.live import LiveView
 from kvantage.cli.plain import PlainView
 from kvantage.cli.show import write_and_show
-from kvantage.core import ExitCode, Host, LedgerError
+from kvantage.core import ExitCode, LedgerError
 from kvantage.ledger import FILE, Ledger
 from kvantage.runner import Outcome, Prepared, Stopping, run_study
 
 
-def measure(prepared: Prepared, host: Host, folder: Path, *, resume: bool, plain: bool) -> int:
+def measure(prepared: Prepared, folder: Path, *, resume: bool, plain: bool) -> int:
     """Run a prepared study into `folder` and report; returns the exit code."""
     ledger = _open(folder, resume)
     interrupted = False
     outcome: Outcome | None = None
     with ledger, _view(prepared, plain) as view:
         try:
-            outcome = asyncio.run(_until_told(lambda stop: run_study(prepared, ledger, host, view, stop)))
+            outcome = asyncio.run(_until_told(lambda stop: run_study(prepared, ledger, view, stop)))
         except (asyncio.CancelledError, KeyboardInterrupt):
             interrupted = True
     if interrupted:

@@ -78,6 +78,9 @@ class PlainView:
         if fields.get("hint"):
             self._say(f"    {fields['hint']}")
 
+    def _on_ask(self, text: str, **_: Any) -> None:
+        self._say(f"PLEASE {text}")
+
     def _on_warning(self, text: str, **_: Any) -> None:
         self._say(f"note: {text}")
 

@@ -55,7 +55,7 @@ def command(
         return 0
     if not resume:
         _move_aside(out)
-    return measure(prepared, host, out, resume=resume, plain=plain)
+    return measure(prepared, out, resume=resume, plain=plain)
 
 
 def _move_aside(folder: Path) -> None:

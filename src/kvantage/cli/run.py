@@ -55,4 +55,4 @@ def command(
         return 0
     for warning in asked.warnings():
         click.echo(f"note: {warning}", err=True)
-    return measure(prepared, host, out or Path("runs") / asked.name, resume=resume, plain=plain)
+    return measure(prepared, out or Path("runs") / asked.name, resume=resume, plain=plain)

@@ -18,7 +18,8 @@ class Launch:
 
     `versions` are those of the packages that matter in the engine's own environment, for provenance.
     `per_node` is each machine's command where several serve one model together, that of the first (which
-    is `argv`, and alone serves requests) included; empty where one machine does.
+    is `argv`, and alone serves requests) included; empty where one machine does. The first
+    `program_words` of `argv` are the program; the rest are the engine's own flags.
     """
 
     argv: tuple[str, ...]
@@ -26,17 +27,27 @@ class Launch:
     notes: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     per_node: tuple[tuple[str, ...], ...] = ()
+    program_words: int = 1
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The engine's flags alone, for whoever starts it in another way than `argv`."""
+        return self.argv[self.program_words :]
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server of one arm. `process` is None where somebody else started it."""
+    """A running server of one arm. `process` is None where nothing of it can be watched.
+
+    `headers` go with every measured request; they may hold a key, and are kept nowhere.
+    """
 
     arm: ArmSettings
     url: str
     served_name: str
     launch: Launch | None = None
     process: ServerProcess | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ class Observer(Protocol):
         skip        arm, block, phase, workload, reason
         failed      arm, block, reason, log_lines
         stopped     arm, block
+        ask         text (something that the person is to do now)
         warning     text
     """
 

@@ -1,12 +1,13 @@
 """A tiny process between kvantage and a server, so that no server outlives kvantage.
 
-Run by path (`python -I -S guard.py FD PARENT_PID GRACE_S -- argv...`), with the standard library alone. It
-starts `argv`, adopts every process that comes of it (Linux child subreaper, so also those that change
-their session or lose their parent), and ends them all when
+Run by path (`python -I -S guard.py FD PARENT_PID GRACE_S [keep] -- argv...`), with the standard library
+alone. It starts `argv`, adopts every process that comes of it (Linux child subreaper, so also those that
+change their session or lose their parent), and ends them all when
 
 - it is told to by SIGTERM, SIGINT or SIGHUP,
 - the other end of the pipe FD closes, or its parent is no longer PARENT_PID: kvantage died, however it died,
-- the server itself ends, leaving children.
+- the server itself ends, leaving children (with `keep`, only when it failed: a script that went well may
+  leave its server in the background, and the guard stays until that ends).
 
 It then ends as the server ended: with its status, or by its signal.
 """
@@ -136,6 +137,7 @@ def main(arguments: list[str]) -> None:
     """See the module's docstring."""
     pipe, parent, grace_s = int(arguments[0]), int(arguments[1]), float(arguments[2])
     argv = arguments[arguments.index("--") + 1 :]
+    keep = arguments[3] == "keep"
     os.set_inheritable(pipe, False)
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)
@@ -156,13 +158,16 @@ def main(arguments: list[str]) -> None:
 
     server = start(argv)
     status: int | None = None
-    while status is None and not told and os.getppid() == parent:
+    while not told and os.getppid() == parent:
         readable, _, _ = select.select([pipe, wake_read], [], [], 1.0)
         if wake_read in readable:
             os.read(wake_read, 4096)
         if pipe in readable and not os.read(pipe, 1):
             break
-        status = reap(server)
+        ended = reap(server)
+        status = ended if ended is not None else status
+        if status is not None and not (keep and status == 0 and children_of(os.getpid())):
+            break
     finish(end(server, status, grace_s))
 
 

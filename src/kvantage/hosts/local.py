@@ -33,9 +33,17 @@ class LocalHost:
         return self._facts
 
     async def start(
-        self, argv: Sequence[str], env: Mapping[str, str], log_path: Path, cwd: Path | None = None
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        log_path: Path,
+        cwd: Path | None = None,
+        *,
+        keep_background: bool = False,
     ) -> LocalProcess:
         """Start `argv` with `env` added to the environment, its output appended to `log_path`.
+
+        With `keep_background`, what it leaves running when it ends well is kept until `stop`.
 
         Raises ArmFailed when it cannot be started at all.
         """
@@ -46,6 +54,7 @@ class LocalHost:
         mark = uuid.uuid4().hex
         heard, lifeline = os.pipe()
         command = [sys.executable, "-I", "-S", guard.__file__, str(heard), str(os.getpid()), str(GRACE_S)]
+        command += ["keep"] if keep_background else []
         try:
             log_path.parent.mkdir(parents=True, exist_ok=True)
             with log_path.open("ab") as log:

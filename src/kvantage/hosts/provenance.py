@@ -34,8 +34,8 @@ def provenance(
 ) -> dict[str, Any]:
     """Plain JSON: command, environment (secrets masked), versions, model, files, hardware, system.
 
-    `record` names files whose hash is kept, and a copy in the folder `keep_in`. Raises UsageError for
-    one that cannot be read, OSError when a copy cannot be written.
+    `record` names files and folders; each file's hash is kept, and a copy in the folder `keep_in`. Raises
+    UsageError for one that cannot be read, OSError when a copy cannot be written.
     """
     found: dict[str, Any] = {
         "command": list(masked_argv(launch.argv)),
@@ -55,7 +55,7 @@ def provenance(
             "amx": host.amx,
         },
         "system": dict(host.details),
-        "record": [recorded(Path(path).expanduser(), keep_in) for path in record],
+        "record": [recorded(file, keep_in) for path in record for file in files_of(Path(path).expanduser())],
     }
     if arm.speculation.draft is not None:
         found["draft"] = model_facts(arm.speculation.draft, arm.speculation.draft_revision)
@@ -107,6 +107,11 @@ def model_facts(name: str, revision: str | None) -> dict[str, Any]:
         weights = [*folder.glob("*.safetensors"), *folder.glob("*.bin"), *folder.glob("*.gguf")]
         found["weights_bytes"] = sum(path.stat().st_size for path in weights)
     return found
+
+
+def files_of(path: Path) -> list[Path]:
+    """The file itself, or every file below a folder, in order."""
+    return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
 
 
 def recorded(path: Path, keep_in: Path | None) -> dict[str, Any]:

@@ -170,7 +170,8 @@ class Bench:
             self.server, output_tokens=ask.output_tokens if ask.exact else None
         )
         body = {name: value for name, value in {**body, **extras}.items() if value is not None}
-        return ChatRequest(f"{self.server.url}/v1/chat/completions", body, deadline_s=self._deadline_s(ask))
+        url, headers = f"{self.server.url}/v1/chat/completions", self.server.headers
+        return ChatRequest(url, body, headers, deadline_s=self._deadline_s(ask))
 
     def _deadline_s(self, ask: Ask) -> float:
         # far beyond any server that is worth measuring: 100 tokens a second of prompt, half a token of output

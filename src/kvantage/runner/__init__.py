@@ -2,8 +2,9 @@
 
 from kvantage.runner.boot import Stopping
 from kvantage.runner.estimate import Clock, assume, fitting
-from kvantage.runner.prepared import Prepared, PreparedArm, Selection, prepare
+from kvantage.runner.prepared import Prepared, Selection, prepare
 from kvantage.runner.run import Outcome, run_study
+from kvantage.runner.way import PreparedArm
 
 __all__ = [
     "Clock",

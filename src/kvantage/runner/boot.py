@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvantage.client import Client
-from kvantage.core import ArmFailed, Facts, Host, Observer, Server, ServerProcess
+from kvantage.core import ArmFailed, Facts, Observer, ServerProcess
 from kvantage.hosts.provenance import provenance
 from kvantage.ledger import Boot, Ledger
 from kvantage.phases import Bench
-from kvantage.runner.prepared import PreparedArm
 from kvantage.runner.tokens import counter_for
-from kvantage.study import Study, resolve_env
+from kvantage.runner.way import PreparedArm, Way
+from kvantage.study import Study
 
 STOP_GRACE_S = 20.0
 
@@ -34,7 +34,7 @@ async def booted(
     arm: PreparedArm,
     block: int,
     *,
-    host: Host,
+    way: Way,
     ledger: Ledger,
     client: Client,
     observer: Observer,
@@ -45,6 +45,7 @@ async def booted(
     Raises ArmFailed when it does not boot or is not what was asked. The boot's end is written down by
     whoever uses it, since only they know how it went.
     """
+    arm = await way.renew(arm)
     settings, engine = arm.settings, arm.engine
     where = f"arm {settings.name}, boot {block}"
     stamp = time.strftime("%H%M%S", time.gmtime())
@@ -53,19 +54,20 @@ async def booted(
         provenance,
         settings,
         arm.launch,
-        host.facts(),
-        record=study.record,
+        await way.facts(arm),
+        record=(*study.record, *study.boot.record),
         keep_in=ledger.folder / "recorded",
     )
-    boot = ledger.open_boot(settings, block, {**recorded, "log": str(log_path.relative_to(ledger.folder))})
+    recorded |= {"log": str(log_path.relative_to(ledger.folder)), "how": arm.how, "url": arm.url}
+    boot = ledger.open_boot(settings, block, recorded)
     observer.on("boot", arm=settings.name, block=block, log=str(log_path))
     process: ServerProcess | None = None
     began = time.monotonic()
     try:
         try:
-            process = await host.start(arm.launch.argv, resolve_env(arm.launch.env), log_path, cwd=None)
-            server = Server(settings, f"http://127.0.0.1:{arm.port}", settings.name, arm.launch, process)
-            await engine.ready(server, study.ready_within_s)
+            server = await way.start(arm, log_path, observer, study.ready_within_s)
+            process = server.process
+            await engine.ready(server, study.ready_within_s - (time.monotonic() - began))
             ready_s = time.monotonic() - began
             facts = await engine.facts(server)
         except ArmFailed as error:
@@ -83,7 +85,7 @@ async def booted(
             facts=facts,
             client=client,
             ledger=ledger,
-            counter=await asyncio.to_thread(counter_for, settings.model, server.url, server.served_name),
+            counter=await asyncio.to_thread(counter_for, settings.model, server),
             observer=observer,
         )
     finally:

@@ -4,67 +4,93 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import Path
 
-from kvantage.core import ArmSettings, Engine, Host, Launch, UsageError
+from kvantage.core import ArmSettings, UsageError
 from kvantage.engines import engine_named
+from kvantage.hosts.local import LocalHost
 from kvantage.phases import ChainPlan, chains_of
+from kvantage.runner.attached import Attached, confounded
+from kvantage.runner.launched import Launched
+from kvantage.runner.scripted import Scripted
+from kvantage.runner.way import PreparedArm, Way
 from kvantage.study import Study
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which part of a study is run: None is everything. The control is always among the arms."""
+    """Which part of a study is run: None is everything. The control is among the arms unless `alone`."""
 
     arms: tuple[str, ...] | None = None
     phases: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True)
-class PreparedArm:
-    """One arm with its engine. `launch` is the command as it would be with `port`."""
-
-    settings: ArmSettings
-    engine: Engine
-    launch: Launch
-    port: int
+    alone: bool = False
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A study that can be run here. `arms` and `plans` are those chosen; the study stays whole."""
+    """A study that can be run here. `arms` and `plans` are those chosen; the study stays whole.
+
+    `notes` are said to the person and kept with the results.
+    """
 
     study: Study
     arms: tuple[PreparedArm, ...]
     plans: tuple[ChainPlan, ...]
+    way: Way
+    notes: tuple[str, ...] = ()
 
 
-def prepare(study: Study, host: Host, selection: Selection | None = None) -> Prepared:
-    """Choose arms and phases, and check each arm against its engine and this machine.
+def prepare(
+    study: Study, host: LocalHost, selection: Selection | None = None, *, interactive: bool | None = None
+) -> Prepared:
+    """Choose arms and phases, and check each arm against its engine and its way to a server.
 
-    Raises UsageError that names every arm that cannot be started, with what would work.
+    `interactive` says whether somebody can be asked to do something; None looks at the terminal. Raises
+    UsageError that names every arm that cannot be started, with what would work.
     """
     chosen = selection or Selection()
     names = study.arm_names if chosen.arms is None else study.select_arms(chosen.arms)
     phases = study.phase_names if chosen.phases is None else study.select_phases(chosen.phases)
-    # every ratio is against the control: without it there is nothing to tell
-    names = tuple(name for name in study.arm_names if name in names or name == study.control_arm)
-    facts = host.facts()
+    if not chosen.alone:  # every ratio is against the control: without it there is nothing to tell
+        names = tuple(name for name in study.arm_names if name in names or name == study.control_arm)
+    way = way_of(study, host, interactive=interactive)
     problems: list[str] = []
     arms = []
     for name in names:
         settings = study.arm_settings(name)
         engine = engine_named(settings.engine)
-        found = engine.problems(settings, facts)
+        found = way.problems(engine, settings)
         problems += [f"{study.where('arms', name)}: {problem}" for problem in found]
         if not found:
-            port = host.free_port()
-            arms.append(PreparedArm(settings, engine, engine.command(settings, facts, port), port))
+            arms.append(way.prepare(engine, settings))
     if problems:
         raise UsageError("\n".join(problems))
     _all_different([arm.settings for arm in arms], study)
     plans = tuple(plan for plan in chains_of(study) if any(phase in phases for phase in plan.phases))
-    return Prepared(study, tuple(arms), plans)
+    return Prepared(study, tuple(arms), plans, way, notes_on(study))
+
+
+def way_of(study: Study, host: LocalHost, *, interactive: bool | None = None) -> Way:
+    """How the servers of a study are come by."""
+    folder = study.path.absolute().parent if study.path else Path.cwd()
+    if study.attach:
+        return Attached(study.attach, folder, host)
+    if study.boot.own:
+        return Scripted(study.boot, folder, host, interactive=interactive)
+    return Launched(host)
+
+
+def notes_on(study: Study) -> tuple[str, ...]:
+    """What must stand beside results of servers that kvantage did not start."""
+    if not study.attach:
+        return ()
+    served = (
+        "as served: each server has its owner's settings; what differs between arms is printed, not pinned"
+        if study.served == "as_served"
+        else "controlled, as the study says: kvantage did not start these servers and cannot prove their pins"
+    )
+    return (served, *confounded({name: one.url for name, one in study.attach.items()}))
 
 
 def _all_different(arms: Sequence[ArmSettings], study: Study) -> None:
@@ -78,12 +104,6 @@ def _all_different(arms: Sequence[ArmSettings], study: Study) -> None:
                 hint="change one, or leave one out: to see boot noise, raise `boots` instead",
             )
         seen[fingerprint] = arm.name
-
-
-def with_new_port(arm: PreparedArm, host: Host) -> PreparedArm:
-    """The same arm on a port that is free now."""
-    port = host.free_port()
-    return replace(arm, port=port, launch=arm.engine.command(arm.settings, host.facts(), port))
 
 
 def session_id() -> str:

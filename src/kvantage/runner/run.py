@@ -12,13 +12,14 @@ from pathlib import Path
 
 from kvantage import __version__
 from kvantage.client import Client
-from kvantage.core import ArmFailed, Host, Observer
+from kvantage.core import ArmFailed, Observer
 from kvantage.ledger import Ledger
 from kvantage.phases import Bench, ChainPlan, recheck
 from kvantage.runner.boot import Stopping, booted, fail_boot
 from kvantage.runner.cache import prove_cache
 from kvantage.runner.estimate import Clock, assume
-from kvantage.runner.prepared import Prepared, PreparedArm, with_new_port
+from kvantage.runner.prepared import Prepared
+from kvantage.runner.way import PreparedArm
 from kvantage.study import Study
 
 RECHECK_AFTER_S = 3600.0
@@ -48,7 +49,6 @@ class Work:
 async def run_study(
     prepared: Prepared,
     ledger: Ledger,
-    host: Host,
     observer: Observer,
     stopping: Stopping | None = None,
 ) -> Outcome:
@@ -56,17 +56,14 @@ async def run_study(
 
     An arm that fails is written down with its log's own words, and the others go on.
     """
-    return await _Run(prepared, ledger, host, observer, stopping or Stopping(asyncio.Event())).go()
+    return await _Run(prepared, ledger, observer, stopping or Stopping(asyncio.Event())).go()
 
 
 class _Run:
-    def __init__(
-        self, prepared: Prepared, ledger: Ledger, host: Host, observer: Observer, stopping: Stopping
-    ) -> None:
+    def __init__(self, prepared: Prepared, ledger: Ledger, observer: Observer, stopping: Stopping) -> None:
         self.prepared = prepared
         self.study: Study = prepared.study
         self.ledger = ledger
-        self.host = host
         self.observer = observer
         self.stopping = stopping
         self.clock = Clock(assume(prepared.arms[0].settings.model))
@@ -77,12 +74,21 @@ class _Run:
     async def go(self) -> Outcome:
         work = self._work()
         self._begin(work)
+        for note in self.prepared.notes:
+            self.ledger.event("serving", text=note)
+            self.observer.on("warning", text=note)
+        try:
+            await self._boots(work)
+        finally:
+            await self.prepared.way.close()
+        return self.outcome
+
+    async def _boots(self, work: Sequence[Work]) -> None:
         for place, one in enumerate(work):
             later = work[place + 1 :]
             until = time.monotonic() + self._share_s(1 + len(later))
             async with Client() as client:
                 await self._boot(one, client, later, until)
-        return self.outcome
 
     def _work(self) -> list[Work]:
         """The boots still to do, in the study's order, the control's re-check first."""
@@ -172,9 +178,9 @@ class _Run:
         try:
             async with booted(
                 self.study,
-                with_new_port(one.arm, self.host),
+                one.arm,
                 one.block,
-                host=self.host,
+                way=self.prepared.way,
                 ledger=self.ledger,
                 client=client,
                 observer=self.observer,

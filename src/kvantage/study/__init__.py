@@ -6,7 +6,7 @@ from kvantage.study.load import load_study, packaged_study, study_from_text
 from kvantage.study.phases import BUILTIN, DOCUMENTS, PHASES, Cold, PhaseName, Phases, Probes, Repeat, Short
 from kvantage.study.policy import Maximise, MinSessions, Policy
 from kvantage.study.study import Difference, Study
-from kvantage.study.subject import Boot, Control, EngineChoice, Model
+from kvantage.study.subject import Control, EngineChoice, Model
 
 __all__ = [
     "BUILTIN",
@@ -18,6 +18,7 @@ __all__ = [
     "Control",
     "Difference",
     "Drafter",
+from kvantage.study.servers import Attach, Boot, Node, filled_in
     "EngineChoice",
     "Maximise",
     "MinSessions",
@@ -27,6 +28,7 @@ __all__ = [
     "Policy",
     "Probes",
     "Repeat",
+    "Attach",
     "Short",
     "Study",
     "load_study",
@@ -34,3 +36,4 @@ __all__ = [
     "resolve_env",
     "study_from_text",
 ]
+    "Node",

@@ -27,6 +27,7 @@ def checks(study: Study) -> list[Problem]:
             )
         found += _lengths(study, name, arm)
     found += _control(study)
+    found += _servers(study)
     if study.phases.repeat and not study.phases.cold:
         found.append(Problem(("phases", "repeat"), "repeats the cold waves, and there is no phase `cold`"))
     if not study.phase_names:
@@ -64,6 +65,45 @@ def _control(study: Study) -> list[Problem]:
         hint = f"If that is meant, write `control: {{arm: {control.arm}, speculates: true}}`."
         return [Problem(("control",), f"arm `{control.arm}` speculates ({method})", hint)]
     return []
+
+
+def _servers(study: Study) -> list[Problem]:
+    """One way to a server in a study, and as many machines as the arms are for."""
+    ways = {
+        "attach": bool(study.attach),
+        "hosts": bool(study.hosts),
+        "boot": study.boot.own,
+    }
+    given = [name for name, used in ways.items() if used]
+    found: list[Problem] = []
+    if len(given) > 1:
+        meant = " and ".join(
+            f"`boot.{'manual' if study.boot.manual else 'start'}`" if one == "boot" else f"`{one}`"
+            for one in given
+        )
+        found.append(Problem((given[0],), f"{meant} are different ways to a server: keep one"))
+    found += [
+        Problem(("attach", name), no_such("arm", name, study.arms))
+        for name in study.attach
+        if name not in study.arms
+    ]
+    for name in study.arms if study.hosts else ():
+        wanted = study.arm_settings(name).settings.nodes or 1
+        if wanted != len(study.hosts):
+            machines = f"{wanted} machine{'s' if wanted > 1 else ''}"
+            found.append(
+                Problem(
+                    ("hosts",), f"arm `{name}` is for {machines} (`nodes`), and there are {len(study.hosts)}"
+                )
+            )
+    if study.serving == "as_served" and not study.attach:
+        found.append(
+            Problem(
+                ("serving",),
+                "`as_served` is for servers that run already (`attach`): kvantage pins those that it starts",
+            )
+        )
+    return found
 
 
 def _policy(study: Study, policy: Policy) -> list[Problem]:

@@ -98,7 +98,8 @@ def _model_path(text: str, info: ValidationInfo) -> str:
             raise ValueError(f"may be a folder or a name: write ./{text} for the folder beside the study")
         return text
     path = absolute(text, folder)
-    if must_exist(info) and not Path(locate(path)).exists():
+    elsewhere = isinstance(info.context, dict) and info.context.get("served_elsewhere")
+    if must_exist(info) and not elsewhere and not Path(locate(path)).exists():
         raise ValueError(f"there is no folder {locate(path)}")
     return path
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -46,7 +46,12 @@ def validate(kind: type[S], source: Source, *, folder: Path | None, paths_must_e
     """A study from plain values. Raises StudyError."""
     try:
         study = kind.model_validate(
-            source.value, context={"folder": folder, "paths_must_exist": paths_must_exist}
+            source.value,
+            context={
+                "folder": folder,
+                "paths_must_exist": paths_must_exist,
+                "served_elsewhere": _served_elsewhere(source.value),
+            },
         )
     except ValidationError as error:
         raise source.error([*problems(error, kind), *_control_not_there(source, error)]) from None
@@ -55,6 +60,15 @@ def validate(kind: type[S], source: Source, *, folder: Path | None, paths_must_e
         raise source.error(found)
     study._source = source
     return study
+
+
+def _served_elsewhere(value: Any) -> bool:
+    """Whether models may lie on another machine, or in a container, than this study file."""
+    if not isinstance(value, dict):
+        return False
+    boot = value.get("boot")
+    own = boot == "manual" or (isinstance(boot, dict) and bool(boot.get("start") or boot.get("manual")))
+    return own or bool(value.get("hosts") or value.get("attach"))
 
 
 def _control_not_there(source: Source, error: ValidationError) -> list[Problem]:

@@ -36,9 +36,10 @@ from kvantage.study.fields import (
 from kvantage.study.paths import PACKAGE, locate
 from kvantage.study.phases import BUILTIN, PHASES, PhaseName, Phases
 from kvantage.study.policy import Policy
+from kvantage.study.servers import Attach, Boot, Node
 from kvantage.study.settings import Settings
 from kvantage.study.source import Source
-from kvantage.study.subject import Boot, Control, EngineChoice, Model
+from kvantage.study.subject import Control, EngineChoice, Model
 from kvantage.study.words import no_such
 
 _ARM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}", re.ASCII)
@@ -59,6 +60,10 @@ def _one_path(value: object) -> object:
     return tuple(value) if isinstance(value, list) else (value,) if isinstance(value, str) else value
 
 
+def _listed(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else () if value is None else value
+
+
 def _arm_name(name: str) -> str:
     if not _ARM_NAME.fullmatch(name):
         raise ValueError("cannot name an arm: letters, digits, `.`, `_` and `-`, at most 40")
@@ -75,6 +80,10 @@ class Difference:
     field: str
     a: Any
     b: Any
+
+
+ATTACHED = "openai"
+"""The engine of an arm whose server runs already; the study's own engine is what stands behind it."""
 
 
 class Study(Section):
@@ -101,6 +110,18 @@ class Study(Section):
     seed: int = Field(default=0, ge=0, description="Seeds every document and every random choice.")
     boot: Annotated[Boot, BeforeValidator(empty_if_nothing)] = Field(
         default_factory=Boot, description="How each arm's server is started."
+    )
+    hosts: Annotated[tuple[Node, ...], BeforeValidator(_listed)] = Field(
+        default=(),
+        description="Machines to start servers on, by ssh, the first serving requests; else this one.",
+    )
+    attach: Annotated[dict[ArmName, Attach], BeforeValidator(empty_if_nothing)] = Field(
+        default_factory=dict, description="Servers that run already, by the arm that each is."
+    )
+    serving: Literal["as_served", "controlled"] | None = Field(
+        default=None,
+        description="`controlled`: kvantage's pins in every arm; `as_served`: the servers' own settings,"
+        " whose differences are printed. Left out: `as_served` for servers that run already.",
     )
     boots: Count = Field(default=1, description="Starts of each arm's server.")
     order: Literal["fixed"] = Field(
@@ -129,7 +150,8 @@ class Study(Section):
 
     @model_serializer(mode="wrap")
     def _without_nothing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if value is not None}
+        plain = {name: value for name, value in handler(self).items() if value is not None}
+        return {name: value for name, value in plain.items() if value or name not in ("hosts", "attach")}
 
     # Where it comes from
 
@@ -195,9 +217,10 @@ class Study(Section):
             speculation = dataclasses.replace(speculation, draft=locate(speculation.draft))
         model = locate(self.model.path)
         held = {"model": folder_digest(model), "draft": folder_digest(speculation.draft or "-")}
+        engine, options = self._engine_of(name)
         return ArmSettings(
             name=name,
-            engine=self.engine.name,
+            engine=engine,
             model=model,
             revision=self.model.revision,
             settings=ServerSettings(**{field: said[field] for field in servers if field in said}),
@@ -205,9 +228,18 @@ class Study(Section):
             samplers=Samplers(**{**_said(common.samplers), **_said(arm.samplers)}),
             flags=_located(flags),
             env={**common.env, **arm.env},
-            engine_options=_located(self.engine.options),
+            engine_options=options,
             contents={place: digest for place, digest in held.items() if digest is not None},
         )
+
+    def _engine_of(self, name: str) -> tuple[str, dict[str, Any]]:
+        """An arm's engine and its options: of a server that runs already, its address and what it said."""
+        attached = self.attach.get(name)
+        if attached is None:
+            return self.engine.name, _located(self.engine.options)
+        options = {"url": attached.url, "key_env": attached.key_env, "served": attached.served}
+        options["behind"] = self.engine.name if self.engine.name != ATTACHED else None
+        return ATTACHED, {option: value for option, value in options.items() if value is not None}
 
     def every_arm(self) -> tuple[ArmSettings, ...]:
         """`arm_settings` of each, in the order of the file."""
@@ -229,6 +261,11 @@ class Study(Section):
             if name not in self.arms:
                 raise UsageError(no_such("arm", name, self.arms), where=self.where("arms"))
         return tuple(name for name in self.arms if name in names)
+
+    @property
+    def served(self) -> str:
+        """`controlled` or `as_served`."""
+        return self.serving or ("as_served" if self.attach else "controlled")
 
     @property
     def ready_within_s(self) -> float:

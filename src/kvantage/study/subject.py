@@ -1,4 +1,4 @@
-"""What a study is about: the model, the engine that serves it, how that is started, and the control."""
+"""What a study is about: the model, the engine that serves it, and the control."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from kvantage.study.environment import is_secret
-from kvantage.study.fields import Duration, ModelPath, Section, Text, as_text, folder_of, plain
+from kvantage.study.fields import ModelPath, Section, Text, as_text, folder_of, plain
 
 
 class Model(Section):
@@ -82,13 +82,3 @@ class Control(Section):
         full = handler.resolve_ref_schema(handler(core))
         text = {"type": "string", "description": "An arm's name."}
         return {"description": full.get("description", ""), "anyOf": [text, {**full}]}
-
-
-class Boot(Section):
-    """How a server is started. kvantage builds the command itself."""
-
-    ready_within: Duration = Field(
-        default=1200.0,
-        description="The longest that a server may take to answer its first request.",
-        json_schema_extra={"default": "20m"},
-    )

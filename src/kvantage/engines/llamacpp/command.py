@@ -122,7 +122,7 @@ def command(arm: ArmSettings, host: HostFacts, port: int) -> Launch:
     if inherited := sorted(name for name in os.environ if name.startswith("LLAMA_ARG_")):
         notes.append(f"the environment sets {', '.join(inherited)}: llama-server takes flags from there too")
     versions = {"llama-server": able.version} if able.version else {}
-    return Launch((*server, *words.argv), dict(arm.env), tuple(notes), versions)
+    return Launch((*server, *words.argv), dict(arm.env), tuple(notes), versions, program_words=len(server))
 
 
 def add_model(words: Words, arm: ArmSettings) -> Path | None:

@@ -37,7 +37,7 @@ from kvantage.engines.vllm import metrics as vllm_metrics
 from kvantage.engines.vllm.counters import delta
 from kvantage.engines.vllm.ready import said, tokens_of
 
-ENGINE_OPTIONS = frozenset({"behind", "key_env", "url"})
+ENGINE_OPTIONS = frozenset({"behind", "key_env", "served", "url"})
 _BEHIND: Mapping[str, Callable[[], Engine]] = {"llamacpp": Llamacpp, "sglang": Sglang, "vllm": Vllm}
 _SNAPSHOTS = {
     "llamacpp": llamacpp_metrics.snapshot,

@@ -76,14 +76,14 @@ def command(arm: ArmSettings, host: HostFacts, port: int) -> Launch:
     env = {"PYTHONUNBUFFERED": "1", **arm.env}
     nodes = arm.settings.nodes or 1
     if nodes < 2:
-        return Launch(argv, env, tuple(notes), versions)
+        return Launch(argv, env, tuple(notes), versions, program_words=len(launcher(arm)))
     meeting = str(arm.engine_options.get("dist_init_addr") or f"{host.name}:{MEETING_PORT}")
     per_node = tuple((*argv, *group_words(meeting, nodes, rank)) for rank in range(nodes))
     notes.append(
         f"{nodes} machines, one command each; only the first serves requests; the others find it at {meeting}"
         " (engine_options: {dist_init_addr: HOST:PORT} names another address)"
     )
-    return Launch(per_node[0], env, tuple(notes), versions, per_node)
+    return Launch(per_node[0], env, tuple(notes), versions, per_node, len(launcher(arm)))
 
 
 def check_options(arm: ArmSettings) -> None:

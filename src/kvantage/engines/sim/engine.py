@@ -73,7 +73,7 @@ class Sim:
         text = json.dumps(asdict(arm), sort_keys=True, separators=(",", ":"), default=str)
         speed = str(arm.engine_options.get("speed", 1))
         argv = (sys.executable, "-m", "kvantage.sim", "--arm", text, "--port", str(port), "--speed", speed)
-        return Launch(argv, notes=(MARK,))
+        return Launch(argv, notes=(MARK,), program_words=3)
 
     async def ready(self, server: Server, within_s: float) -> None:
         await like(server.arm).ready(server, within_s)

@@ -83,7 +83,12 @@ def python_of(arm: ArmSettings) -> str:
 
 
 def build_of(arm: ArmSettings) -> Build:
-    """The vLLM that the arm would run. Raises UsageError when there is none."""
+    """The vLLM that the arm would run. Raises UsageError when there is none.
+
+    `engine_options.version` says which it is where it is not on this machine.
+    """
+    if version := arm.engine_options.get("version"):
+        return Build(str(arm.engine_options.get("python", "python3")), "", str(version), "vllm")
     python = python_of(arm)
     try:
         changed = Path(python).stat().st_mtime_ns

@@ -14,7 +14,7 @@ from kvantage.engines.vllm.environment import environment
 from kvantage.engines.vllm.flags import OURS, Flags, meaning
 from kvantage.engines.vllm.speculation import speculative_config
 
-ENGINE_OPTIONS = frozenset({"python", "tool_call_parser"})
+ENGINE_OPTIONS = frozenset({"python", "tool_call_parser", "version"})
 
 _WORDS = {
     "tensor_parallel_size": "tensor-parallel-size",
@@ -58,7 +58,7 @@ def command(arm: ArmSettings, host: HostFacts, port: int) -> Launch:
     add_reporting(flags, arm, build)
     notes += notes_on(arm, build, target, host)
     argv = (build.python, "-m", "vllm.entrypoints.openai.api_server", *flags.words)
-    return Launch(argv, environment(arm, build), tuple(notes), build.versions)
+    return Launch(argv, environment(arm, build), tuple(notes), build.versions, program_words=3)
 
 
 def check_options(arm: ArmSettings) -> None:
