@@ -387,9 +387,12 @@ def load_stored() -> Calibration | None:
 
 
 async def ensure() -> Calibration:
-    """The stored calibration, or a ten-second one, taken and stored now."""
+    """The stored calibration, or a ten-second one, taken and stored now.
+
+    A stored ten-second one that found the machine too busy to time anything is taken again.
+    """
     known = load_stored()
-    if known is None:
+    if known is None or (known.quick and known.highest_exact is None):
         known = await calibrate(QUICK)
         with contextlib.suppress(OSError):
             store(known)
