@@ -135,6 +135,8 @@ def test_calibration(capsys: pytest.CaptureFixture[str]) -> None:
         ([FLASH, "--arms", "none", "--engine", "tensorrt"], "tensorrt"),
         ([FLASH, "--arms", "none", "--hardware", "abacus"], "abacus"),
         ([FLASH, "--arms", "magic:3"], "magic"),
+        ([str(STUDY), "--arms", "none"], "a study says its own arms"),
+        ([str(STUDY), "--kv-dtype", "bf16"], "--kv-dtype"),
         ([FLASH, "--arms", "none", "--at", "0"], "--at"),
         ([FLASH, "--arms", "none", "--lengths", "many"], "--lengths"),
         ([FLASH, "--arms", "none", "--al", "mtp"], "--al"),

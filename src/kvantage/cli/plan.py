@@ -109,6 +109,10 @@ def command(
         _pairs(measured, "--measured"),
     )
     if model.endswith((".yaml", ".yml")):
+        context_of = click.get_current_context()
+        for name in (*OF_A_MODEL, *SETTINGS):
+            if context_of.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+                raise UsageError(f"--{name.replace('_', '-')} is for a model: a study says its own arms")
         study = load_study(Path(model), paths_must_exist=False)
         asked = asked_of(study, given.machine, given.available, given.weights, given.al, given.measured)
         plan = make_plan(asked)
@@ -165,6 +169,18 @@ def command(
     )
     plan = make_plan(asked)
     click.echo(json.dumps(plan_json(plan), indent=2) if as_json else plan_tables(plan))
+
+
+SETTINGS = (
+    "memory_fraction",
+    "kv_dtype",
+    "context",
+    "max_running",
+    "chunked_prefill",
+    "pool_tokens",
+    "page_size",
+)
+OF_A_MODEL = ("engine", "arms", "drafts", "tp", "lengths", "at", "flags")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from kvantage.core import UsageError
 from kvantage.planner.fields import NESTED, text_config
 
-Windows = Literal["none", "all", "tail", "period"]
+Windows = Literal["none", "all", "tail", "period", "listed"]
 Recurrent = Literal["none", "kda", "own_kda", "delta", "mamba1", "mamba2", "lightning", "lru", "conv"]
 
 
@@ -23,7 +23,7 @@ class Family:
     """How an architecture reads its config.
 
     windows   which layers are windowed where no list says so: none, all, those from `max_window_layers` on
-              (`tail`), or all but each `period`-th
+              (`tail`), all but each `period`-th, or none without a list (`listed`)
     flagged   a window counts only where `use_sliding_window` is true
     latent    MLA; `sparse` adds DSA's FP8 layout with scales
     recurrent what its recurrent layers keep; `every` puts full attention in each `every`-th layer where no
@@ -84,7 +84,6 @@ _PLAIN = [
     "persimmon",
     "starcoder2_moe",
     "xverse",
-    "orion",
     "minicpm",
     "deepseek",
     "ernie4_5",
@@ -102,7 +101,6 @@ _PLAIN = [
     "jais2",
     "chatglm",
     "gpt2",
-    "gpt_neo_x",
     "exaone",
     "iquestcoder",
     "nanochat",
@@ -117,11 +115,6 @@ _PLAIN = [
     "smollm",
     "nemotron_nas",
     "decilm",
-    "csm",
-    "cwm",
-    "vaultgemma",
-    "teleflm",
-    "telechat2",
 ]
 
 _FAMILIES = [
@@ -202,12 +195,16 @@ _FAMILIES = [
     Family("exaone4", windows="period", period=4),
     Family("llama4", defaults={"num_key_value_heads": 8, "head_dim": 128, "attention_chunk_size": 8192}),
     Family("afmoe", windows="period", period=4, defaults={"head_dim": 128}),
-    Family("laguna", defaults={"num_key_value_heads": 8, "head_dim": 128, "sliding_window": 512}),
-    Family("mimo_v2_flash"),
-    Family("mimo_v2"),
-    Family("step3p5"),
-    Family("step3p7"),
-    Family("granite_swa"),
+    Family(
+        "laguna",
+        windows="listed",
+        defaults={"num_key_value_heads": 8, "head_dim": 128, "sliding_window": 512},
+    ),
+    Family("mimo_v2_flash", windows="listed"),
+    Family("mimo_v2", windows="listed"),
+    Family("step3p5", windows="listed"),
+    Family("step3p7", windows="listed"),
+    Family("granite_swa", windows="listed"),
     Family("deepseek_v2", latent=True),
     Family("deepseek_v3", latent=True),
     Family("kimi_k2", latent=True),

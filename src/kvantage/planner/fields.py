@@ -62,6 +62,10 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 
+COUNTED = ("num_hidden_layers", "mtp_layers")
+MOST = 10_000
+"""More layers than this are a mistake in a file, not a model."""
+
 
 @dataclass
 class Fields:
@@ -100,6 +104,8 @@ class Fields:
             raise self.refusal(f"`{name}` is {value!r}: a whole number was expected")
         if value < 0:
             raise self.refusal(f"`{name}` is {value!r}: it cannot be negative")
+        if name in COUNTED and value > MOST:
+            raise self.refusal(f"`{name}` is {value!r}: no model has so many")
         return int(value)
 
     def need(self, name: str) -> int:

@@ -212,7 +212,7 @@ def _windowed(fields: Fields, family: Family, count: int) -> list[Kind]:
         ),
         None,
     )
-    if isinstance(pattern, str):
+    if isinstance(pattern, str) and pattern:
         return ["sliding" if pattern[i % len(pattern)] == "L" else "full" for i in range(count)]
     if isinstance(pattern, int) and pattern > 0 and (family.windows == "period" or family.name == "afmoe"):
         return ["sliding" if (i + 1) % pattern else "full" for i in range(count)]
@@ -224,7 +224,7 @@ def _windowed(fields: Fields, family: Family, count: int) -> list[Kind]:
             return ["sliding" if i >= first else "full" for i in range(count)]
         case "period":
             return ["sliding" if (i + 1) % family.period else "full" for i in range(count)]
-    if flag is True or family.name.startswith("a config"):
+    if flag is True or family.windows == "listed" or family.name.startswith("a config"):
         raise fields.refusal(
             f"sliding_window is {window}, and nothing says which of the {count} layers use it: not guessed"
         )

@@ -74,6 +74,9 @@ def weights_of(geometry: Geometry, measured_bytes: int | None = None) -> Weights
     dense = sum(mixer_parameters(fields, layer) for layer in geometry.layers)
     experts = fields.integer("experts") or 0
     sparse = _expert_layers(geometry, experts)
+    active = fields.integer("active_experts") or 0
+    if sparse and not 0 < active <= experts:
+        raise fields.refusal(f"a token cannot go to {active} of {experts} experts")
     count = len(geometry.layers)
     gated = 2 if geometry.family.name == "nemotron_h" else 3
     expert = 0
@@ -97,7 +100,7 @@ def weights_of(geometry: Geometry, measured_bytes: int | None = None) -> Weights
         expert=expert,
         expert_layers=len(sparse),
         experts=experts if sparse else 0,
-        active_experts=(fields.integer("active_experts") or 0) if sparse else 0,
+        active_experts=active if sparse else 0,
         head=hidden * vocabulary,
         embedding=0 if tied else hidden * vocabulary,
         bytes_per_parameter=parameter_size(fields, geometry.dtype),
