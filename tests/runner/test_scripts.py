@@ -29,7 +29,8 @@ ARMS = {"none": {}, "draft": {"speculation": {"ngram": 2}}}
 @pytest.fixture
 def scripts(tmp_path: Path) -> Path:
     """The folder of the study, with an up.sh that leaves its server in the background, and a down.sh."""
-    up = f'set -e\n{sys.executable} {SERVER} "$@" >server.log 2>&1 &\necho $! >server.pid\necho up "$KIND"\n'
+    up = f'set -e\ndate +%s%N >server.log\n{sys.executable} {SERVER} "$@" >>server.log 2>&1 &\n'
+    up += 'echo $! >server.pid\necho up "$KIND"\n'
     (tmp_path / "up.sh").write_text(up)
     (tmp_path / "down.sh").write_text("kill $(cat server.pid)\necho down $1\n")
     return tmp_path
