@@ -22,6 +22,7 @@ COMMANDS = {
     "inspect": Entry("kvantage.cli.inspect", "Say what a server's log, metrics, answers or config mean."),
     "engines": Entry("kvantage.cli.engines", "Show the study's words against each engine's flags."),
     "calibrate": Entry("kvantage.cli.calibrate", "Prove how exactly this machine times a stream."),
+    "golden": Entry("kvantage.cli.golden", "Serve streams whose times and tokens are known."),
 }
 
 
