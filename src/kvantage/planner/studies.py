@@ -11,6 +11,7 @@ from kvantage.planner.checkpoint import read_checkpoint
 from kvantage.planner.drafts import Drafter, drafter_of
 from kvantage.planner.geometry import read_geometry
 from kvantage.planner.machine import Machine, read_machine
+from kvantage.planner.memory import GIB
 from kvantage.planner.plan import ArmAsked, Asked
 from kvantage.planner.work import Short, Work
 from kvantage.study import Study
@@ -56,7 +57,7 @@ def asked_of(
             for arm in settings
         ],
         machine=machine or (read_machine(hardware) if hardware else None),
-        available=available,
+        available=available if available is not None else given.gib("available_gib"),
         weights_bytes=weights_bytes,
         lengths=[document * times + output for times in (1, 2, 4)],
         concurrency=sorted({1, *concurrency}),
@@ -94,12 +95,14 @@ class _Options:
         known = {
             "like",
             "hardware",
+            "available_gib",
             "pools",
             "measured",
             "acceptance",
             "prefill_tok_s",
             "draft_window",
             "draft_windowed_layers",
+            "speed",
         }
         for name in options:
             if name not in known:
@@ -118,6 +121,11 @@ class _Options:
         if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
             raise self.study.error(("engine", name), f"`{name}` is a number above 0")
         return float(value)
+
+    def gib(self, name: str) -> int | None:
+        """A size given in GiB, in bytes."""
+        value = self.number(name)
+        return int(value * GIB) if value else None
 
     def count(self, name: str) -> int | None:
         value = self.number(name)
