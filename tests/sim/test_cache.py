@@ -43,7 +43,7 @@ def serve(cache: TreeCache | BlockCache, name: str, prompt: tuple, output: int) 
         cache.release(request)
         return None
     request.produced = output
-    cache.commit(request, request.length - 1, final=True)
+    cache.commit(request, request.length - 1)
     cache.release(request)
     return matched
 
@@ -97,7 +97,7 @@ def test_a_hybrid_hits_only_where_a_state_was_kept() -> None:
     request = Request("3", text("b", 300), 5)
     cache.admit(request, 0)
     assert cache.grow(request, 300)
-    cache.commit(request, 300, final=True)
+    cache.commit(request, 300)
     cache.release(request)
     assert cache.match(Request("4", text("b", 320), 1)) == 300
     for i in range(4):  # other states push it out, although its tokens are still there

@@ -17,7 +17,7 @@ from kvantage.planner.dtypes import DTYPES, KvDtype, kv_dtype
 from kvantage.planner.families import Family, find_family
 from kvantage.planner.fields import Fields, text_config
 from kvantage.planner.hints import MODEL_DTYPE, KvHint, kv_hint
-from kvantage.planner.layers import Heads, Latent, Layer
+from kvantage.planner.layers import Latent, Layer
 from kvantage.planner.mtp import Mtp, read_mtp
 from kvantage.planner.pattern import layer_kinds
 
@@ -237,8 +237,3 @@ def describe(geometry: Geometry, tp: int = 1) -> list[dict[str, Any]]:
             }
         )
     return found
-
-
-def heads_of(geometry: Geometry) -> Heads | None:
-    """The heads of the first layer that has some; None for latents and attention-free models."""
-    return next((layer.attention for layer in geometry.layers if isinstance(layer.attention, Heads)), None)

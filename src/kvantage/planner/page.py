@@ -185,9 +185,9 @@ def _weights(geometry: Geometry) -> dict[str, Any]:
         if geometry.weights_bytes:
             return {"bytes": Reading.of(geometry.weights_bytes, "bytes", "config").to_json()}
         return {"bytes": Reading.absent(error.message).to_json()}
-    source = "config" if weights.measured_bytes else "computed"
+    known = bool(weights.measured_bytes)
     return {
-        "bytes": Reading.of(weights.bytes, "bytes", "config" if source == "config" else "computed").to_json(),
+        "bytes": Reading.of(weights.bytes, "bytes", "config" if known else "computed").to_json(),
         "parameters": Reading.of(weights.total, "parameters", "computed").to_json(),
         "active_parameters": Reading.of(weights.active, "parameters", "computed").to_json(),
     }

@@ -62,7 +62,7 @@ class BlockCache:
         request.slots = len(held) * self.block
         return True
 
-    def commit(self, request: Request, tokens: int, *, final: bool) -> None:
+    def commit(self, request: Request, tokens: int) -> None:
         if not self.rules.prefix_caching:
             return
         held = self._held[request.name]
@@ -71,7 +71,6 @@ class BlockCache:
             if self._content[block] is None:
                 self._content[block] = key
                 self._found.setdefault(key, block)
-        del final
 
     def release(self, request: Request) -> None:
         for block in reversed(self._held.pop(request.name)):

@@ -181,7 +181,7 @@ class Engine:
         request.computed += taken
         done = request.computed >= self._target(request)
         if done or self.rules.state_each_chunk or self.rules.states is None:
-            self.cache.commit(request, request.computed, final=done)
+            self.cache.commit(request, request.computed)
         if not done:
             return 0
         self._emit(request, 1)
@@ -243,7 +243,7 @@ class Engine:
         request.end = self.now
         request.computed = request.length - 1
         self.cache.grow(request, request.length - 1)
-        self.cache.commit(request, request.length - 1, final=True)
+        self.cache.commit(request, request.length - 1)
         self.cache.release(request)
         self.running.remove(request)
         self.finished.append(request)

@@ -137,8 +137,7 @@ def simulation_text(
 def _arm(arm: Played, lengths: Sequence[int]) -> dict[str, Any]:
     if arm.problem or not arm.pool_tokens:
         return {"missing": arm.problem or "no pool"}
-    source = "config" if arm.pool_given else "predicted"
-    pool = Reading.of(arm.pool_tokens, "tokens", "config" if source == "config" else "predicted")
+    pool = Reading.of(arm.pool_tokens, "tokens", "config" if arm.pool_given else "predicted")
     return {
         "kv_pool_tokens": pool.to_json(),
         "sessions": {

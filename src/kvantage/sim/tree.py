@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from kvantage.sim.pieces import Pieces, common, cut, join, total
+from kvantage.sim.pieces import Pieces, common, cut, total
 from kvantage.sim.request import Request
 from kvantage.sim.rules import Rules
 
@@ -27,7 +27,7 @@ class Cache(Protocol):
         """Give the request slots for that many tokens, evicting what is not used; False if it cannot."""
         ...
 
-    def commit(self, request: Request, tokens: int, *, final: bool) -> None:
+    def commit(self, request: Request, tokens: int) -> None:
         """The first `tokens` of the request are computed and may be shared."""
         ...
 
@@ -110,7 +110,7 @@ class TreeCache:
         self.private += more
         return True
 
-    def commit(self, request: Request, tokens: int, *, final: bool) -> None:
+    def commit(self, request: Request, tokens: int) -> None:
         if not self.rules.prefix_caching:
             return
         self.tick += 1
@@ -127,7 +127,6 @@ class TreeCache:
         self._held[request.name] = new
         if self.rules.states is not None:
             self._keep_state(new)
-        del final
 
     def release(self, request: Request) -> None:
         node = self._held.pop(request.name)
@@ -293,16 +292,3 @@ class TreeCache:
             else:
                 oldest.state = False
                 self.states -= 1
-
-
-def joined(node: Node) -> Pieces:
-    """Everything from the root to a node, for checks."""
-    parts: list[Pieces] = []
-    here: Node | None = node
-    while here is not None and here.parent is not None:
-        parts.append(here.pieces)
-        here = here.parent
-    found: Pieces = ()
-    for part in reversed(parts):
-        found = join(found, part)
-    return found
