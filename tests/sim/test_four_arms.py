@@ -13,7 +13,7 @@ from kvantage.cli import run
 from kvantage.planner.plan import Plan, make_plan
 from kvantage.planner.studies import asked_of, work_of
 from kvantage.planner.work import Work
-from kvantage.sim.plan import Played, candidates, play
+from kvantage.sim.plan import Played, candidates, luck, play
 from kvantage.study import load_study, study_from_text
 
 ROOT = Path(__file__).parents[2]
@@ -91,6 +91,13 @@ def test_candidates_for_the_misses_at_four() -> None:
     for change in ("a whole page of slots a draft", "documents 0.5 % longer"):
         assert found["none", change].misses == found["dflash-fp8", change].misses == 0
     assert all(one.misses == 0 for (_, change), one in found.items() if change == "nothing changed")
+
+
+def test_the_luck_of_acceptance_alone_can_put_back_a_request_of_the_full_pool() -> None:
+    plan, work = planned()
+    found = luck(plan, work)
+    assert found["dflash-bf16"] > 0
+    assert found["none"] == found["mtp"] == found["dflash-fp8"] == 0
 
 
 def test_the_study_takes_at_most_a_second_and_200_mib() -> None:

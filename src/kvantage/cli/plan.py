@@ -22,7 +22,7 @@ from kvantage.planner.plan import ArmAsked, Asked, make_plan
 from kvantage.planner.pools import DEFAULT
 from kvantage.planner.studies import asked_of, work_of
 from kvantage.sim.page import simulation_json, simulation_text
-from kvantage.sim.plan import candidates, play
+from kvantage.sim.plan import candidates, luck, play
 from kvantage.study import load_study
 from kvantage.study.units import parse_tokens
 
@@ -119,9 +119,10 @@ def command(
         page, tables = plan_json(plan), plan_tables(plan)
         if simulate:
             work = work_of(study)
-            played, found = play(plan, work), candidates(plan, work)
-            page["simulated"] = simulation_json(played, study.control_arm, asked.lengths, found)
-            tables += "\n" + simulation_text(played, work, asked.lengths, found)
+            played = play(plan, work, study.seed)
+            found, draws = candidates(plan, work, study.seed), luck(plan, work)
+            page["simulated"] = simulation_json(played, study.control_arm, asked.lengths, found, draws)
+            tables += "\n" + simulation_text(played, work, asked.lengths, found, draws)
         if against:
             rows = hold_against(asked, _report(against))
             page["against"] = rows_json(rows)

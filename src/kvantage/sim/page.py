@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kvantage.core import Reading
 from kvantage.planner.work import Work
-from kvantage.sim.plan import Candidate, Played
+from kvantage.sim.plan import DRAWS, Candidate, Played
 from kvantage.sim.replay import SimCell
 
 
 def simulation_json(
-    played: Sequence[Played], control: str | None, lengths: Sequence[int], found: Sequence[Candidate] = ()
+    played: Sequence[Played],
+    control: str | None,
+    lengths: Sequence[int],
+    found: Sequence[Candidate] = (),
+    draws: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """Arms with their cells and sessions, each against the control, and candidate causes of misses."""
     return {
@@ -29,6 +33,7 @@ def simulation_json(
             }
             for one in found
         ],
+        "unclean_draws": {arm: {"of": DRAWS, "draws": count} for arm, count in (draws or {}).items()},
     }
 
 
@@ -78,7 +83,11 @@ def clean(cell: SimCell) -> bool:
 
 
 def simulation_text(
-    played: Sequence[Played], work: Work, lengths: Sequence[int], found: Sequence[Candidate] = ()
+    played: Sequence[Played],
+    work: Work,
+    lengths: Sequence[int],
+    found: Sequence[Candidate] = (),
+    draws: Mapping[str, int] | None = None,
 ) -> str:
     """The write-up's tables for a simulated study, and the candidates."""
     lines = ["", "Simulated in virtual time: nothing of this was measured"]
@@ -131,6 +140,12 @@ def simulation_text(
             [one.change, one.arm, str(one.misses), str(one.queued), str(one.retractions)] for one in moved
         ]
         lines += _table(rows) if moved else ["  none of the rules tried changes it"]
+    for name, count in (draws or {}).items():
+        if count:
+            lines.append(
+                f"  {name}: nothing changed, in {count} of {DRAWS} draws of its acceptance a request misses, "
+                "waits or is put back"
+            )
     return "\n".join(lines)
 
 

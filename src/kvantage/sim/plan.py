@@ -144,6 +144,32 @@ def _fewer(rules: Rules, times: int) -> Rules:
     return replace(rules, states=rules.states // times if rules.states is not None else None)
 
 
+DRAWS = 12
+
+
+def luck(plan: Plan, work: Work, draws: int = DRAWS) -> dict[str, int]:
+    """By arm: in how many draws of acceptance the widest cached wave misses, waits or puts a request back.
+
+    Nothing is changed but the luck of the drafts, and so which request ends first.
+    """
+    streams = max(work.concurrency, default=1)
+    short = replace(work, short={}, concurrency=work.concurrency[-2:])
+    found = {}
+    for arm in plan.arms:
+        made = arm_of(plan, arm)
+        if isinstance(made, str):
+            continue
+        found[arm.name] = 0
+        for draw in range(draws if made.rules.drafts else 1):
+            cells = simulate(made, short, 7919 * draw)
+            found[arm.name] += any(
+                cell.misses + cell.queued + cell.retractions > 0
+                for cell in cells
+                if cell.phase == "repeat" and cell.concurrency == streams
+            )
+    return found
+
+
 def candidates(plan: Plan, work: Work, seed: int = 0) -> list[Candidate]:
     """What each change does to the widest cached wave of each arm: which rules can make misses, and where."""
     found = []
