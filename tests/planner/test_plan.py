@@ -118,6 +118,13 @@ def test_the_write_ups_study(capsys: pytest.CaptureFixture[str]) -> None:
     assert set(page["arms"]["none"]["sessions"]) == {"130048", "258048", "514048"}
 
 
+def test_weights_that_do_not_fit_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    page = said(capsys, FLASH, "--hardware", "h100", "--arms", "none")
+    assert page["arms"]["none"]["kv_pool"]["tokens"]["value"] == 0
+    assert page["best"] == {"arm": None, "reason": "the weights leave no memory for a cache", "hinges": []}
+    assert any("would not start" in note for note in page["arms"]["none"]["notes"])
+
+
 def test_calibration(capsys: pytest.CaptureFixture[str]) -> None:
     argv = [FLASH, "--hardware", "two-gb10", "--engine", "sglang", "--arms", "none,mtp", "--weights", "178"]
     page = said(capsys, *argv, "--measured", "none=14.74", "--measured", "mtp-3=25.75", "--al", "mtp-3=2.68")

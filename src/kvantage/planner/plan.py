@@ -130,6 +130,8 @@ def _plan_arm(
     except UsageError as error:
         return ArmPlan(arm.name, arm.speculation, refused=error.message)
     notes = list(pool.at.notes) if pool else []
+    if pool and not pool.high.tokens:
+        notes.append("the weights leave no memory for a cache: it would not start")
     if arm.drafter:
         notes += arm.drafter.notes
     if arm.speculation.method == "mtp" and asked.target.mtp.in_index is False:
@@ -269,9 +271,12 @@ def _calibrate(asked: Asked, weights: Weights | None) -> dict[str, Calibration]:
 def _best(asked: Asked, arms: Sequence[ArmPlan]) -> Best:
     """The fastest arm at the policy's concurrency among those that hold enough sessions."""
     at = asked.maximise_at
-    able = [arm for arm in arms if arm.decode]
-    if not able:
+    timed = [arm for arm in arms if arm.decode]
+    if not timed:
         return Best(None, "no arm's speed could be predicted")
+    able = [arm for arm in timed if arm.pool is None or arm.pool.high.tokens > 0]
+    if not able:
+        return Best(None, "the weights leave no memory for a cache")
     hinges = []
     if asked.min_sessions:
         count, tokens = asked.min_sessions
