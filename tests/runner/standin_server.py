@@ -37,7 +37,16 @@ class Front(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         return None
 
+    def _refused(self) -> bool:
+        key = SETTINGS.get("key")
+        if key is None or self.headers.get("Authorization") == f"Bearer {key}":
+            return False
+        self._json({"error": "no key"}, 401)
+        return True
+
     def do_GET(self) -> None:
+        if self._refused():
+            return
         models = {"object": "list", "data": [{"id": SETTINGS.get("name", "standin")}]}
         answers = {
             "/health": {"ok": True},
@@ -49,6 +58,11 @@ class Front(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
+        if self.path not in ("/flush", "/v1/chat/completions"):
+            self._json({}, 404)
+            return
+        if self._refused():
+            return
         if self.path == "/flush":
             CACHE.clear()
             self._json({"flushed": True})
@@ -62,6 +76,10 @@ class Front(BaseHTTPRequestHandler):
             number = COUNTERS["requests"]
         text = json.dumps(body["messages"])
         prompt = len(text) // 4
+        if not body.get("stream"):
+            usage = {"prompt_tokens": prompt, "completion_tokens": body["max_tokens"]}
+            self._json({"choices": [{"message": {"content": "hello"}}], "usage": usage})
+            return
         with LOCK:
             COUNTERS["prompt_tokens"] += prompt
             cached = CACHE.get(text, 0)

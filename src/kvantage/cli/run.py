@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ from kvantage.cli.dry import dry_run
 from kvantage.cli.measure import measure
 from kvantage.hosts.local import LocalHost
 from kvantage.runner import Selection, prepare
+from kvantage.runner.seen import recognised
 from kvantage.study import load_study
 
 
@@ -49,6 +51,8 @@ def command(
     """
     asked = load_study(study)
     host = LocalHost()
+    if asked.attach:
+        asked = asyncio.run(recognised(asked, asked.attach if arms is None else {*arms, asked.control_arm}))
     prepared = prepare(asked, host, Selection(arms, phases))
     if dry:
         click.echo(dry_run(prepared))

@@ -14,6 +14,8 @@ from kvantage.runner.scripted import served_names
 from kvantage.runner.way import PreparedArm, machine_under
 from kvantage.study import Attach
 
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
 
 class Attached:
     """The addresses of the study's `attach`, one an arm."""
@@ -34,13 +36,15 @@ class Attached:
     def prepare(self, engine: Engine, arm: ArmSettings) -> PreparedArm:
         attached = self._attach[arm.name]
         key = os.environ.get(attached.key_env) if attached.key_env else None
+        speculation = arm.speculation
+        told = f"{speculation.method}, {speculation.drafts} drafts" if speculation.on else "no speculation"
         return PreparedArm(
             settings=arm,
             engine=engine,
             launch=Launch(()),
             port=urlsplit(attached.url).port or 0,
             url=attached.url,
-            how=(f"measured as it runs at {attached.url}; nothing is started, flushed or stopped",),
+            how=(f"as it runs at {attached.url} ({told}); nothing is started, flushed or stopped",),
             headers={"Authorization": f"Bearer {key}"} if key else {},
         )
 
@@ -74,7 +78,8 @@ def confounded(urls: Mapping[str, str]) -> tuple[str, ...]:
     """A sentence where arms run on different hosts: what differs may be the machine's."""
     hosts: dict[str, list[str]] = {}
     for arm, url in urls.items():
-        hosts.setdefault(urlsplit(url).hostname or url, []).append(arm)
+        name = urlsplit(url).hostname or url
+        hosts.setdefault("this machine" if name in LOOPBACK else name, []).append(arm)
     if len(hosts) < 2:
         return ()
     told = "; ".join(f"{', '.join(arms)} on {host}" for host, arms in hosts.items())
