@@ -85,8 +85,49 @@ def test_everything_that_is_wrong_is_said_at_once_each_on_its_line(
         ),
         (
             "  cold: {",
-            "  sweep: {}\n  cold: {",
-            "`sweep` (a sweep over concurrency) is not supported by this version",
+            "  trace: {}\n  cold: {",
+            "`trace` (a recorded trace) is not supported by this version",
+        ),
+        (
+            "  cold: {",
+            "  sweep: {rounds: 1, tpot_limit: 50}\n  cold: {",
+            "study.yaml:12: phases.sweep.rounds: needs at least 2, not `1`\n"
+            "study.yaml:12: phases.sweep.tpot_limit: `50` of what? Write 50ms or 50s",
+        ),
+        (
+            "  cold: {",
+            "  sweep: {concurrency: [2, 2]}\n  cold: {",
+            "phases.sweep.concurrency: 2 stands there twice; more requests are `rounds: 8`",
+        ),
+        (
+            "  cold: {",
+            "  sweep: {tpot_limit: 5m}\n  cold: {",
+            "phases.sweep.tpot_limit: needs a time, such as 50ms or 2s, not `5m`",
+        ),
+        (
+            "  cold: {",
+            "  sweep: {prompts: {cod: builtin}}\n  cold: {",
+            "phases.sweep.prompts: there is no builtin set of prompts `cod`; did you mean `code`?",
+        ),
+        (
+            "  cold: {",
+            "  ttft: {lengths: [2k, 1k]}\n  cold: {",
+            "phases.ttft.lengths: goes up: 1,000 does not come after 2,000",
+        ),
+        (
+            "  cold: {",
+            "  ttft: {lengths: [1k, 4093]}\n  cold: {",
+            "study.yaml:12: phases.ttft.lengths: 4,093 + 4 tokens do not fit `context_length` of 4,096",
+        ),
+        (
+            "  cold: {",
+            "  ttft: {lengths: [99]}\n  cold: {",
+            "phases.ttft.lengths: needs documents of at least 100 tokens, not 99",
+        ),
+        (
+            "  cold: {",
+            "  ttft: {lengths: 1k}\n  cold: {",
+            "phases.ttft.lengths: needs a list, not `1k`",
         ),
         (
             "document_tokens: 2k",

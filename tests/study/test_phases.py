@@ -46,6 +46,42 @@ def test_phases_are_selected_in_the_order_of_work() -> None:
         study.select_phases(["repeat"])
 
 
+def test_a_ladder_and_a_sweep_come_in_their_places() -> None:
+    study = read(changed("  probes: {}\n", "  sweep: {}\n  ttft: {lengths: [1k, 2k]}\n"))
+    assert study.phase_names == ("ttft", "short", "sweep", "cold", "repeat")
+    assert study.phases.ttft is not None
+    assert study.phases.sweep is not None
+    assert (study.phases.ttft.lengths, study.phases.ttft.documents) == ((1000, 2000), 3)
+    assert study.phases.sweep.concurrency == (1, 2, 4, 8)
+    assert study.highest_concurrency == 4
+    assert Study.from_json(study.to_json()).phases == study.phases
+
+
+@pytest.mark.parametrize(("typed", "seconds"), [("2s", 2.0), ("50ms", 0.05), ("1.5s", 1.5), ("2500ms", 2.5)])
+def test_limits_are_times_with_a_unit(typed: str, seconds: float) -> None:
+    study = read(changed("  probes: {}\n", f"  sweep: {{ttft_limit: {typed}}}\n"))
+    assert study.phases.sweep is not None
+    assert study.phases.sweep.ttft_limit == seconds
+    assert Study.from_json(study.to_json()).phases.sweep == study.phases.sweep
+
+
+@pytest.mark.parametrize(
+    ("more", "moved"),
+    [
+        ("  ttft: {lengths: [1k, 2k, 3k]}\n  sweep: {}\n", set()),
+        ("  ttft: {lengths: [1k, 2k]}\n  sweep: {concurrency: [1, 16], ttft_limit: 2s}\n", set()),
+        ("  ttft: {lengths: [1k, 2k], documents: 2}\n  sweep: {}\n", {"ttft"}),
+        ("  ttft: {lengths: [1k, 2k]}\n  sweep: {rounds: 5}\n", {"sweep"}),
+        ("  ttft: {lengths: [1k, 2k]}\n  sweep: {prompts: {code: builtin}}\n", {"sweep"}),
+    ],
+)
+def test_a_length_a_concurrency_or_a_limit_makes_no_new_work(more: str, moved: set[str]) -> None:
+    first = "  ttft: {lengths: [1k, 2k]}\n  sweep: {}\n"
+    before = fingerprints(read(changed("  probes: {}\n", first)))
+    after = fingerprints(read(changed("  probes: {}\n", more)))
+    assert {name for name in before if before[name] != after[name]} == moved
+
+
 def fingerprints(study: Study) -> dict[str, str]:
     return {name: study.phase_fingerprint(name) for name in study.phase_names}
 

@@ -44,15 +44,15 @@ def _lengths(study: Study, name: str, arm: ArmSettings) -> list[Problem]:
     own = study.arms[name].context_length is not None
     whose = f"the context of arm `{name}`" if own else "`context_length`"
     document = study.phases.cold.document_tokens if study.phases.cold else 0
-    needs = {"short": 0, "cold": document, "repeat": document, "probes": 0}
+    rung = study.phases.ttft.lengths[-1] if study.phases.ttft else 0
+    needs = {"cold": document, "repeat": document, "ttft": rung}
     found = []
     for phase in study.phase_names:
-        output = getattr(study.phases, phase).output_tokens
-        if needs[phase] + output > limit:
-            total = f"{needs[phase]:,} + {output:,}" if needs[phase] else f"{output:,}"
-            found.append(
-                Problem(("phases", phase, "output_tokens"), f"{total} tokens do not fit {whose} of {limit:,}")
-            )
+        output, needed = getattr(study.phases, phase).output_tokens, needs.get(phase, 0)
+        if needed + output > limit:
+            total = f"{needed:,} + {output:,}" if needed else f"{output:,}"
+            field = "lengths" if phase == "ttft" else "output_tokens"
+            found.append(Problem(("phases", phase, field), f"{total} tokens do not fit {whose} of {limit:,}"))
     return found
 
 

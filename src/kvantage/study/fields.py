@@ -22,9 +22,11 @@ from kvantage.study.units import (
     parse_bytes,
     parse_duration,
     parse_exact_tokens,
+    parse_latency,
     parse_tokens,
     show,
     show_duration,
+    show_latency,
 )
 
 
@@ -150,6 +152,13 @@ Duration = Annotated[
     BeforeValidator(parse_duration),
     PlainSerializer(show_duration, return_type=str),
     WithJsonSchema({"type": "string", "pattern": r"^([0-9]+(\.[0-9]+)?[dhms])+$", "examples": ["2h", "90m"]}),
+]
+
+Latency = Annotated[
+    float,
+    BeforeValidator(parse_latency),
+    PlainSerializer(show_latency, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(ms|s)$", "examples": ["50ms", "2s"]}),
 ]
 
 _DTYPE_ALIASES = {

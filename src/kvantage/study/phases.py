@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,16 +18,51 @@ from pydantic import (
     model_validator,
 )
 
-from kvantage.study.fields import Count, Section, Text, Tokens, folder_of, must_exist
+from kvantage.study.fields import Count, Latency, Section, Text, Tokens, folder_of, must_exist
 from kvantage.study.paths import absolute, locate
 from kvantage.study.words import no_such
 
-PhaseName = Literal["probes", "short", "cold", "repeat"]
-PHASES: tuple[PhaseName, ...] = ("probes", "short", "cold", "repeat")
+PhaseName = Literal["ttft", "probes", "short", "sweep", "cold", "repeat"]
+PHASES: tuple[PhaseName, ...] = ("ttft", "probes", "short", "sweep", "cold", "repeat")
+"""In the order of work: the ladder is first, so that it sees the first request after boot."""
 BUILTIN = "builtin"
+SHORTEST = 100
+"""The fewest tokens that a document can have."""
 BUILTIN_PROMPTS = ("code", "prose")
 DOCUMENTS = "documents"
 """The name of the workload of `cold` and `repeat`."""
+FIRST = "first"
+"""The workload of `ttft` that is the first request after boot; every other is a length in tokens."""
+
+
+class Ttft(Section):
+    """A ladder of prompt lengths: the first token of a document never seen, then of the same from the cache,
+    twice; and the first request after boot apart.
+    """
+
+    lengths: Annotated[
+        tuple[Tokens, ...],
+        BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),
+    ] = Field(
+        default=(1000, 4000, 16000),
+        min_length=1,
+        description="Lengths of the documents in tokens, such as [1k, 4k, 16k]: a rung for each, in this "
+        "order. The rates by length need two rungs, the check for a cache three, or two and a cache.",
+    )
+    documents: Count = Field(
+        default=3, description="Distinct documents of each length: with one, noise cannot be told."
+    )
+    output_tokens: Tokens = Field(default=4, description="Output tokens of every request, exactly.")
+
+    @field_validator("lengths")
+    @classmethod
+    def _ascending(cls, lengths: tuple[int, ...]) -> tuple[int, ...]:
+        if lengths[0] < SHORTEST:
+            raise ValueError(f"needs documents of at least {SHORTEST} tokens, not {lengths[0]}")
+        for before, after in pairwise(lengths):
+            if after <= before:
+                raise ValueError(f"goes up: {after:,} does not come after {before:,}")
+        return lengths
 
 
 class Probes(Section):
@@ -58,21 +94,32 @@ def _prompt_file(text: str, info: ValidationInfo) -> str:
 PromptSet = Annotated[Text, AfterValidator(_prompt_file), WithJsonSchema({"type": "string"})]
 
 
+def _known_sets(prompts: dict[str, str]) -> dict[str, str]:
+    for name, text in prompts.items():
+        if text == BUILTIN and name not in BUILTIN_PROMPTS:
+            raise ValueError(no_such("builtin set of prompts", name, BUILTIN_PROMPTS))
+    return prompts
+
+
+PromptSets = Annotated[
+    dict[str, PromptSet],
+    BeforeValidator(_prompts_by_name),
+    AfterValidator(_known_sets),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "object", "additionalProperties": {"type": "string"}, "minProperties": 1},
+                {"type": "string"},
+            ]
+        }
+    ),
+]
+
+
 class Short(Section):
     """Short prompts, one at a time: warm-ups, then measured repeats of a fixed output length."""
 
-    prompts: Annotated[
-        dict[str, PromptSet],
-        BeforeValidator(_prompts_by_name),
-        WithJsonSchema(
-            {
-                "anyOf": [
-                    {"type": "object", "additionalProperties": {"type": "string"}, "minProperties": 1},
-                    {"type": "string"},
-                ]
-            }
-        ),
-    ] = Field(
+    prompts: PromptSets = Field(
         default_factory=lambda: dict.fromkeys(BUILTIN_PROMPTS, BUILTIN),
         min_length=1,
         description="Workloads by name, each `builtin` (code, prose) or a JSONL file of one's own: OpenAI "
@@ -82,36 +129,69 @@ class Short(Section):
     repeats: Count = Field(default=3, description="Measured requests, for each workload.")
     output_tokens: Tokens = Field(default=512, description="Output tokens of every request, exactly.")
 
-    @field_validator("prompts")
-    @classmethod
-    def _known_sets(cls, prompts: dict[str, str]) -> dict[str, str]:
-        for name, text in prompts.items():
-            if text == BUILTIN and name not in BUILTIN_PROMPTS:
-                raise ValueError(no_such("builtin set of prompts", name, BUILTIN_PROMPTS))
-        return prompts
-
 
 def _list_of_one(value: object) -> object:
     return [value] if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Concurrencies = Annotated[
+    tuple[Count, ...],
+    BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),
+    BeforeValidator(_list_of_one),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1},
+                {"type": "integer", "minimum": 1},
+            ]
+        }
+    ),
+]
+
+
+class Sweep(Section):
+    """Short prompts in a closed loop: so many in flight at every moment, from one to more than the server
+    runs at once. Where the server no longer runs them all, the figures are those of a queue.
+    """
+
+    prompts: PromptSets = Field(
+        default_factory=lambda: dict.fromkeys(BUILTIN_PROMPTS, BUILTIN),
+        min_length=1,
+        description="Workloads by name, as in `short`; no prompt is sent twice.",
+    )
+    concurrency: Concurrencies = Field(
+        default=(1, 2, 4, 8),
+        min_length=1,
+        description="How many requests in flight: a closed loop for each, in this order.",
+    )
+    rounds: Annotated[int, Field(ge=2)] = Field(
+        default=4,
+        description="Requests for each place in the loop, one after another. The ramp at both ends is cut, "
+        "so that more rounds give a longer steady window.",
+    )
+    output_tokens: Tokens = Field(default=256, description="Output tokens of every request, exactly.")
+    ttft_limit: Latency | None = Field(
+        default=None, description="For goodput: the longest that a first token may take, such as 2s."
+    )
+    tpot_limit: Latency | None = Field(
+        default=None,
+        description="For goodput: the longest mean time for each token after the first, such as 50ms.",
+    )
+
+    @field_validator("concurrency")
+    @classmethod
+    def _each_once(cls, concurrency: tuple[int, ...]) -> tuple[int, ...]:
+        for value in concurrency:
+            if concurrency.count(value) > 1:
+                raise ValueError(f"{value} stands there twice; more requests are `rounds: 8`")
+        return concurrency
 
 
 class Cold(Section):
     """Waves of distinct long documents, never seen before, several at once."""
 
     document_tokens: Tokens = Field(description="Length of each document, such as 2000 or 128k (128,000).")
-    concurrency: Annotated[
-        tuple[Count, ...],
-        BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),
-        BeforeValidator(_list_of_one),
-        WithJsonSchema(
-            {
-                "anyOf": [
-                    {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1},
-                    {"type": "integer", "minimum": 1},
-                ]
-            }
-        ),
-    ] = Field(
+    concurrency: Concurrencies = Field(
         default=(1, 2, 4),
         min_length=1,
         description="How many requests at once: a wave for each, in this order.",
@@ -137,13 +217,19 @@ class Repeat(Section):
     output_tokens: Tokens = Field(default=2048, description="Output tokens of every request, exactly.")
 
 
+def _told(section: type[Section]) -> str:
+    return " ".join(str(section.__doc__).split())
+
+
 class Phases(Section):
     """The phases of the study. One that is left out is not run; `probes: {}` runs it with its defaults."""
 
-    probes: Probes | None = Field(default=None, description=str(Probes.__doc__))
-    short: Short | None = Field(default=None, description=str(Short.__doc__))
-    cold: Cold | None = Field(default=None, description=str(Cold.__doc__))
-    repeat: Repeat | None = Field(default=None, description=str(Repeat.__doc__))
+    ttft: Ttft | None = Field(default=None, description=_told(Ttft))
+    probes: Probes | None = Field(default=None, description=_told(Probes))
+    short: Short | None = Field(default=None, description=_told(Short))
+    sweep: Sweep | None = Field(default=None, description=_told(Sweep))
+    cold: Cold | None = Field(default=None, description=_told(Cold))
+    repeat: Repeat | None = Field(default=None, description=_told(Repeat))
 
     @model_validator(mode="before")
     @classmethod

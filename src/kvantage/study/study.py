@@ -292,30 +292,32 @@ class Study(Section):
 
     @property
     def highest_concurrency(self) -> int:
-        """The most requests at once of any phase; probes are run at this many too."""
+        """The most requests at once of any wave; probes are run at this many too. A sweep goes past what
+        the server runs at once on purpose, and is left out.
+        """
         return max(self.phases.cold.concurrency) if self.phases.cold else 1
 
     @property
     def longest_output(self) -> int:
         """The longest answer asked for, in tokens."""
-        phases = (self.phases.probes, self.phases.short, self.phases.cold, self.phases.repeat)
-        return max((phase.output_tokens for phase in phases if phase), default=0)
+        return max((getattr(self.phases, name).output_tokens for name in self.phase_names), default=0)
 
     def phase_fingerprint(self, phase: str, workload: str | None = None) -> str:
         """A hash of the work of a phase: results of an arm may be kept under it and the arm's fingerprint.
 
         It covers the phase's sizes, the seed and the prompts by content (of one `workload`, where given);
-        for `repeat` also its cold waves. Concurrency is not in it: each has cells and chains of its own, so
-        that adding one keeps the others. Raises UsageError for a phase that is not run.
+        for `repeat` also its cold waves. Concurrencies and lengths are not in it: each has cells and chains
+        of its own, so that adding one keeps the others; nor are limits, which the analysis applies. Raises
+        UsageError for a phase that is not run.
         """
         self.select_phases([phase] if phase != "repeat" else ["cold", "repeat"])
         work: dict[str, Any] = {"phase": phase, "seed": self.seed, "work": self._work(phase)}
         if phase == "repeat":
             work["cold"] = self._work("cold")
-        if phase == "short" and self.phases.short:
-            prompts = self.phases.short.prompts
+        if phase in ("short", "sweep"):
+            prompts = getattr(self.phases, phase).prompts
             if workload is not None and workload not in prompts:
-                raise UsageError(no_such("workload", workload, prompts), where=self.where("phases", "short"))
+                raise UsageError(no_such("workload", workload, prompts), where=self.where("phases", phase))
             chosen = {name: text for name, text in prompts.items() if workload in (None, name)}
             work["prompts"] = {name: _content(name, text) for name, text in chosen.items()}
         text = json.dumps(work, sort_keys=True, separators=(",", ":"))
@@ -325,17 +327,23 @@ class Study(Section):
         """A hash of the whole workload side: seed, phases and prompts, concurrency included."""
         parts = [self.phase_fingerprint(phase) for phase in self.phase_names]
         waves = list(self.phases.cold.concurrency) if self.phases.cold else []
-        return hashlib.sha256(json.dumps([parts, waves]).encode()).hexdigest()[:16]
+        more = [list(self.phases.sweep.concurrency)] if self.phases.sweep else []
+        more += [list(self.phases.ttft.lengths)] if self.phases.ttft else []
+        return hashlib.sha256(json.dumps([parts, waves, *more]).encode()).hexdigest()[:16]
 
     def _work(self, phase: str) -> dict[str, Any]:
         section: Section = getattr(self.phases, phase)
-        return section.model_dump(mode="json", exclude={"concurrency", "prompts"})
+        return section.model_dump(mode="json", exclude=_NOT_WORK)
 
     def warnings(self) -> tuple[str, ...]:
         """What is allowed and yet likely to be a mistake, as sentences."""
         from kvantage.study.checks import doubts
 
         return doubts(self)
+
+
+_NOT_WORK = {"concurrency", "prompts", "lengths", "ttft_limit", "tpot_limit"}
+"""Fields that a phase's fingerprint leaves out: what has chains or a hash of its own, and limits."""
 
 
 def _said(section: Section) -> dict[str, Any]:

@@ -15,6 +15,7 @@ _SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 _NUMBER = re.compile(r"([0-9][0-9_]*(?:\.[0-9]+)?)\s*([A-Za-z]*)", re.ASCII)
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?[dhms])+", re.ASCII)
+_LATENCY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s)", re.ASCII)
 _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)([dhms])", re.ASCII)
 
 
@@ -74,6 +75,29 @@ def parse_duration(value: object) -> float:
     if not 0 < seconds <= 366 * 86400:
         raise ValueError(f"needs a duration above 0 and of at most a year, not `{text}`")
     return seconds
+
+
+def parse_latency(value: object) -> float:
+    """Seconds, from `50ms`, `2s` or `1.5s`. Raises ValueError on a number with no unit."""
+    text = _text(value)
+    found = _LATENCY.fullmatch(text) if text is not None else None
+    if text is not None and re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", text, re.ASCII):
+        raise ValueError(f"`{text}` of what? Write {text}ms or {text}s")
+    if found is None:
+        raise ValueError(f"needs a time, such as 50ms or 2s, not {show(value)}")
+    seconds = float(Decimal(found[1]) / (1000 if found[2] == "ms" else 1))
+    if not 0 < seconds <= 86400:
+        raise ValueError(f"needs a time above 0 and of at most a day, not `{text}`")
+    return seconds
+
+
+def show_latency(seconds: float) -> str:
+    """A spelling that `parse_latency` reads back to the same time: 0.05 s is `50ms`."""
+    number = Decimal(repr(seconds))
+    milliseconds = number * 1000
+    if number < 1 and milliseconds == milliseconds.to_integral_value():
+        return f"{int(milliseconds)}ms"
+    return f"{int(number) if number == number.to_integral_value() else format(number, 'f')}s"
 
 
 def show_bytes(count: int) -> str:

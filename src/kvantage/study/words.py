@@ -16,17 +16,6 @@ from kvantage.study.units import show
 
 NOT_YET = {
     "until": "a target for repeated boots",
-    "boot.start": "a server started by a script of one's own",
-    "boot.stop": "a server started by a script of one's own",
-    "boot.manual": "a server started by hand",
-    "boot.url": "a server started by a script of one's own",
-    "boot.logs": "a server started by a script of one's own",
-    "boot.record": "a server started by a script of one's own",
-    "attach": "servers that already run",
-    "hosts": "servers on other machines",
-    "serving": "the choice between `as_served` and `controlled`",
-    "phases.ttft": "a ladder of first-token times",
-    "phases.sweep": "a sweep over concurrency",
     "phases.exactness": "exactness",
     "phases.admission": "measured admission",
     "phases.sessions": "growing sessions",
