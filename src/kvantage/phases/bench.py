@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from kvantage.client import ChatRequest, Client, Exchange, read_exchange, record, run_wave
+from kvantage.client import ChatRequest, Client, Exchange, read_exchange, record, run_closed, run_wave
 from kvantage.core import (
     ArmFailed,
     CellKey,
@@ -37,8 +37,9 @@ class Ask:
     """One request of a cell, not yet sent.
 
     `exact` makes the answer exactly `output_tokens` long, so that every arm does the same work; else it
-    is a limit. Asks of one `repeat` leave together, one repeat after the other. `check` looks at the
-    answer and returns what the report should know of it.
+    is a limit. Asks of one `repeat` leave together, one repeat after the other. A prompt that was sent
+    before is asked `again`: its expected hit follows from its own length. `check` looks at the answer and
+    returns what the report should know of it.
     """
 
     prompt_id: str
@@ -50,6 +51,7 @@ class Ask:
     warmup: bool = False
     tools: Sequence[Mapping[str, Any]] = ()
     expected_cached: tuple[int, int] | None = None
+    again: bool = False
     check: Check | None = None
 
 
@@ -84,9 +86,19 @@ class Bench:
         return self.boot.arm.name
 
     async def cell(
-        self, phase: str, workload: str, concurrency: int, asks: Sequence[Ask]
+        self,
+        phase: str,
+        workload: str,
+        concurrency: int,
+        asks: Sequence[Ask],
+        *,
+        closed: bool = False,
+        notes: Sequence[str] = (),
     ) -> list[RequestRecord]:
         """Send the asks, repeat by repeat, and commit each record and what surrounded them.
+
+        In a `closed` loop the next ask leaves when a place comes free, so that `concurrency` of them are
+        in flight until the last has left. `notes` are kept with the cell.
 
         Returns the records in the order of the asks. Raises ArmFailed when the server died; what was
         measured until then is in the ledger.
@@ -109,21 +121,33 @@ class Bench:
         with self.client.lag.span() as delays:
             try:
                 async with self._watching():
-                    for _, wave in groupby(asks, key=lambda ask: (not ask.warmup, ask.repeat)):
-                        records += await self._wave(key, list(wave))
+                    if closed:
+                        records += await self._loop(key, asks)
+                    else:
+                        for _, wave in groupby(asks, key=lambda ask: (not ask.warmup, ask.repeat)):
+                            records += await self._wave(key, list(wave))
             finally:
                 ended_ns, cpu_s = time.monotonic_ns(), time.process_time() - cpu_s
                 own = Own(delays.quantile_ns(0.99), cpu_s)
                 after = await self._snapshot()
-                self._keep_window(key, before, after, lines_before, (started_ns, ended_ns), records, own)
+                span = (started_ns, ended_ns)
+                self._keep_window(key, before, after, lines_before, span, records, own, notes)
         if any(each.status == "failed" for each in records):
             await self._raise_if_dead()
         return records
 
     async def _wave(self, key: CellKey, wave: Sequence[Ask]) -> list[RequestRecord]:
         requests = [self.request(ask) for ask in wave]
-        exchanges = await run_wave(self.client, requests)
-        records = [self._record(key, *pair) for pair in zip(wave, exchanges, strict=True)]
+        return await self._commit(key, wave, await run_wave(self.client, requests))
+
+    async def _loop(self, key: CellKey, asks: Sequence[Ask]) -> list[RequestRecord]:
+        requests = [self.request(ask) for ask in asks]
+        return await self._commit(key, asks, await run_closed(self.client, requests, key.concurrency))
+
+    async def _commit(
+        self, key: CellKey, asks: Sequence[Ask], exchanges: Sequence[Exchange]
+    ) -> list[RequestRecord]:
+        records = [self._record(key, *pair) for pair in zip(asks, exchanges, strict=True)]
         assert self.chain is not None
         commits = [self.ledger.add_request(self.chain, each) for each in records]
         for commit in commits:
@@ -181,6 +205,9 @@ class Bench:
     def _record(self, key: CellKey, ask: Ask, exchange: Exchange) -> RequestRecord:
         assert self.chain is not None
         reading = read_exchange(exchange)
+        usage, expected = self.engine.read_usage(reading.final), ask.expected_cached
+        if ask.again and usage.prompt_tokens is not None:
+            expected = self.engine.expected_cached(usage.prompt_tokens, self.facts)
         made = record(
             RequestKey(
                 arm=key.arm,
@@ -197,9 +224,9 @@ class Bench:
                 warmup=ask.warmup,
             ),
             exchange,
-            self.engine.read_usage(reading.final),
+            usage,
             reading=reading,
-            expected_cached=ask.expected_cached,
+            expected_cached=expected,
         )
         if ask.check is not None and made.status == "ok":
             made = replace(made, checks=dict(ask.check(made)))
@@ -224,6 +251,7 @@ class Bench:
         span: tuple[int, int],
         records: Sequence[RequestRecord],
         own: Own,
+        notes: Sequence[str],
     ) -> None:
         assert self.chain is not None
         log: LogReadings | None = None
@@ -242,6 +270,7 @@ class Bench:
             own_prompt_tokens=sum(known) if len(known) == len(records) else None,
             lag_p99_ns=own.lag_p99_ns,
             own_cpu_s=own.cpu_s,
+            notes=notes,
         )
 
     @contextlib.asynccontextmanager

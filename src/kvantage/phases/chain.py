@@ -24,7 +24,11 @@ class Load:
 
 @dataclass(frozen=True)
 class ChainPlan:
-    """What is run as one: its name in the ledger, the study's phases that it rests on, its load."""
+    """What is run as one: its name in the ledger, the study's phases that it rests on, its load.
+
+    One that comes `after_boot` is run before anything else is asked of the server, the proof of its cache
+    included.
+    """
 
     name: str
     phases: tuple[str, ...]
@@ -32,6 +36,7 @@ class ChainPlan:
     run: Callable[[Bench], Awaitable[None]]
     workload: str | None = None
     flush_first: bool = False
+    after_boot: bool = False
 
     def fingerprint(self, study: Study) -> str:
         """Changes when anything that it measures changes; results are kept under it."""

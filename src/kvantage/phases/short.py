@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import pairwise
+from typing import Final, Literal
 
 from kvantage.core import StudyError
 from kvantage.phases.bench import Ask, Bench
@@ -13,7 +14,7 @@ from kvantage.study.paths import locate
 from kvantage.study.phases import BUILTIN
 from kvantage.workloads.load import Prompt, PromptError, load_prompts, shipped_prompts
 
-NAME = "short"
+NAME: Final = "short"
 TYPICAL_PROMPT_TOKENS = 120
 
 
@@ -53,7 +54,7 @@ def asks_of(bench: Bench, workload: str) -> list[Ask]:
     short = bench.study.phases.short
     assert short is not None
     prompts = prompts_of(bench.study, workload)
-    limit = bench.engine.expected_cached(_shared_tokens(prompts, bench), bench.facts)
+    limit = bench.engine.expected_cached(shared_tokens(prompts, bench), bench.facts)
     return [
         Ask(
             prompt_id=prompt.id,
@@ -84,26 +85,30 @@ def order(prompts: list[Prompt], warmup: int, repeats: int) -> list[tuple[Prompt
 
 
 def _again(prompt: Prompt, times: int) -> Prompt:
-    if times == 0:
-        return prompt
+    return marked(prompt, str(times + 1)) if times else prompt
+
+
+def marked(prompt: Prompt, mark: str) -> Prompt:
+    """The prompt behind a mark that makes it another text from its first token on."""
     first, *rest = prompt.messages
-    mark, content = f"[{times + 1}] ", first.get("content") or ""
-    marked = [{"type": "text", "text": mark}, *content] if isinstance(content, list) else f"{mark}{content}"
-    first = {**first, "content": marked}
-    return Prompt(f"{prompt.id}#{times + 1}", [first, *rest], prompt.expected)
+    text, content = f"[{mark}] ", first.get("content") or ""
+    made = [{"type": "text", "text": text}, *content] if isinstance(content, list) else f"{text}{content}"
+    first = {**first, "content": made}
+    return Prompt(f"{prompt.id}#{mark}", [first, *rest], prompt.expected)
 
 
-def prompts_of(study: Study, workload: str) -> list[Prompt]:
+def prompts_of(study: Study, workload: str, phase: Literal["short", "sweep"] = NAME) -> list[Prompt]:
     """The prompts of a workload of the study. Raises StudyError when its file cannot be read."""
-    assert study.phases.short is not None
-    source = study.phases.short.prompts[workload]
+    settings = study.phases.short if phase == "short" else study.phases.sweep
+    assert settings is not None
+    source = settings.prompts[workload]
     try:
         return shipped_prompts(workload) if source == BUILTIN else load_prompts(locate(source))
     except PromptError as error:
-        raise StudyError(str(error), where=study.where("phases", "short", "prompts", workload)) from error
+        raise StudyError(str(error), where=study.where("phases", phase, "prompts", workload)) from error
 
 
-def _shared_tokens(prompts: list[Prompt], bench: Bench) -> int:
+def shared_tokens(prompts: list[Prompt], bench: Bench) -> int:
     """At most so many tokens at the start of two prompts can be the same: the template's and the text's."""
     texts = sorted(str(prompt.messages[0].get("content", "")) for prompt in prompts)
     shared = max((_common(a, b) for a, b in pairwise(texts)), default=0)

@@ -193,12 +193,14 @@ class _Run:
 
     async def _measure(self, bench: Bench, one: Work, later: Sequence[Work], until: float) -> None:
         try:
-            flushes = await self._prove_cache(bench)
+            flushes: bool | None = None
             for place, plan in enumerate(one.plans):
                 self._tell_left(one.plans[place:], later)
                 if not self._fits(plan, until):
                     self._skip(one, plan, "it does not fit into the study's budget")
                     continue
+                if flushes is None and not plan.after_boot:
+                    flushes = await self._prove_cache(bench)
                 if plan.flush_first and flushes:
                     await bench.engine.flush_cache(bench.server)
                 await self._chain(bench, one, plan)
