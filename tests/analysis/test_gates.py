@@ -281,5 +281,5 @@ def test_probes_are_judged_and_not_timed() -> None:
 
 def test_unknown_phases_have_the_common_gates() -> None:
     builder = StudyBuilder().arm("none")
-    builder.cell("none", "sweep", "documents", 2, wave(20.0, 2, 33, cached=1900))
+    builder.cell("none", "unheard", "documents", 2, wave(20.0, 2, 33, cached=1900))
     assert analyse(builder.data()).arm("none").cells[0].ok

@@ -24,9 +24,11 @@ from kvantage.analysis.findings import (
     SkippedFindings,
     StudyFindings,
 )
+from kvantage.analysis.ladder import read_ladders
 from kvantage.analysis.limits import limits_of, method_of
 from kvantage.analysis.measure import MeasuredCell, drafts, measure_cell
 from kvantage.analysis.probes import read_probes, read_recall
+from kvantage.analysis.sweep import read_sweeps
 from kvantage.analysis.trade import pair_sentence, weigh
 from kvantage.core.arm import ArmSettings
 from kvantage.core.columns import BootRow, StudyData
@@ -68,6 +70,7 @@ def analyse(data: StudyData) -> Findings:
     ]
     drift = find_drift(data.requests, rechecks, measured.get(data.control, ()))
     notice = _notice(data)
+    ladders = read_ladders(data, measured, facts)
     return Findings(
         study=_study(data),
         arms=arms,
@@ -78,9 +81,11 @@ def analyse(data: StudyData) -> Findings:
         events=_events(data),
         notice=notice,
         simulated=data.simulated,
-        limits=limits_of(arms, lengths, drift, data),
+        limits=limits_of(arms, lengths, drift, data, ladders),
         method=method_of(data),
         kvantage_version=data.kvantage_version,
+        ladders=ladders,
+        sweeps=read_sweeps(data, measured, comparisons),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-FIXED_LENGTH = ("short", "cold", "repeat")
+FIXED_LENGTH = ("ttft", "short", "sweep", "cold", "repeat")
 """The phases in which every answer has exactly the length asked for."""
 
 
@@ -59,6 +59,33 @@ def answer_tokens(study: Mapping[str, Any]) -> int | None:
 def concurrencies(study: Mapping[str, Any]) -> tuple[int, ...]:
     """The concurrencies of the waves, ascending."""
     return tuple(sorted(int(value) for value in phase_settings(study, "cold").get("concurrency") or ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a request of the sweep must keep to, to count in its goodput; None is 'no limit'. Seconds."""
+
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+
+    @property
+    def some(self) -> bool:
+        """True where there is a limit."""
+        return self.ttft_s is not None or self.tpot_s is not None
+
+
+def limits(study: Mapping[str, Any]) -> Limits:
+    """The study's limits of the sweep."""
+    sweep = phase_settings(study, "sweep")
+    ttft, tpot = sweep.get("ttft_limit"), sweep.get("tpot_limit")
+    return Limits(_seconds(ttft), _seconds(tpot))
+
+
+def _seconds(text: str | None) -> float | None:
+    """`50ms` or `2s`, as a study writes them."""
+    if text is None:
+        return None
+    return float(text[:-2]) / 1000 if text.endswith("ms") else float(text[:-1])
 
 
 def read_policy(study: Mapping[str, Any]) -> Policy | None:

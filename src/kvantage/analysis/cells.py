@@ -10,7 +10,7 @@ import numpy as np
 from kvantage.core.cell import CellKey
 from kvantage.core.columns import CellWindow, Ints, RequestColumns, Strings, StudyData
 
-PHASE_ORDER = ("probes", "short", "cold", "repeat")
+PHASE_ORDER = ("ttft", "probes", "short", "sweep", "cold", "repeat")
 RECHECK = "recheck"
 """A short look at the control in a later session: it tells of drift and is no cell of a table."""
 

@@ -21,6 +21,7 @@ Metric = Literal["decode_tok_s", "steady_tok_s", "e2e_tok_s", "ttft_s"]
 
 METRICS: dict[str, tuple[Metric, ...]] = {
     "short": ("decode_tok_s", "e2e_tok_s"),
+    "sweep": ("decode_tok_s", "steady_tok_s", "e2e_tok_s", "ttft_s"),
     "cold": ("decode_tok_s", "steady_tok_s", "e2e_tok_s", "ttft_s"),
     "repeat": ("decode_tok_s", "steady_tok_s", "e2e_tok_s", "ttft_s"),
 }
@@ -132,7 +133,7 @@ def compare_cells(
         if place not in theirs:
             continue
         for metric in METRICS.get(place[0], ()):
-            if metric == "steady_tok_s" and place[2] == 1:
+            if metric == "steady_tok_s" and place[2] == 1 and place[0] != "sweep":
                 continue
             found.append(_ratio(requests, metric, place, mine[place], theirs[place], baseline_drafts))
     return tuple(found)
@@ -152,7 +153,9 @@ def pool_ratio(arm: Reading, baseline: Reading) -> Reading:
 
 
 def crossing(ratios: Sequence[Ratio]) -> tuple[Crossover | None, str | None]:
-    """The crossover over the concurrencies of the repeats, else of the cold waves, and the phase."""
+    """The crossover over the concurrencies of the repeats, else of the cold waves, and the phase. A sweep's
+    are found apart, one a workload.
+    """
     for phase in ("repeat", "cold"):
         points = {
             ratio.concurrency: ratio.ratio.value
@@ -186,7 +189,7 @@ def _ratio(
     baseline_drafts: bool,
 ) -> Ratio:
     blocks = [block for block in mine if block in theirs]
-    sound = [block for block in blocks if mine[block].findings.ok and theirs[block].findings.ok]
+    sound = [block for block in blocks if mine[block].findings.sound and theirs[block].findings.sound]
     gone = Reading.absent("no ratio")
     refused = Ratio(
         metric,
@@ -244,6 +247,8 @@ def _refusal(
             found = side[block].findings
             if not found.ok:
                 told.append(f"{found.key.arm} is void ({'; '.join(found.status.reasons)})")
+            elif found.queue:
+                told.append(f"{found.key.arm} measured a queue ({found.queue})")
     return Reading.absent("refused: " + "; ".join(dict.fromkeys(told)))
 
 

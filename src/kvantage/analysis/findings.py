@@ -10,8 +10,10 @@ from kvantage.analysis.capacity import Pool, Sessions
 from kvantage.analysis.compare import Comparison
 from kvantage.analysis.decide import Verdict
 from kvantage.analysis.drift import Drift
+from kvantage.analysis.ladder import Ladder
 from kvantage.analysis.measure import CellFindings
 from kvantage.analysis.probes import ProbeResult, Recall
+from kvantage.analysis.sweep import Sweep
 from kvantage.analysis.trade import Trade
 from kvantage.core.arm import Speculation
 from kvantage.core.reading import Reading
@@ -118,6 +120,8 @@ class Findings:
     limits: tuple[str, ...]
     method: tuple[str, ...]
     kvantage_version: str
+    ladders: tuple[Ladder, ...] = ()
+    sweeps: tuple[Sweep, ...] = ()
 
     def arm(self, name: str) -> ArmFindings:
         """The arm of that name. Raises KeyError when there is none."""

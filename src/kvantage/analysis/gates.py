@@ -7,7 +7,7 @@ eviction says what the pool cannot hold.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -246,6 +246,55 @@ def counted_tokens(evidence: Evidence) -> Failure | None:
     )
 
 
+def first_token_seen(evidence: Evidence) -> Failure | None:
+    """Every answer began: of a few tokens, blanks are an answer too."""
+    silent = int((evidence.timing.first_ns < 0).sum())
+    return Failure(f"{silent} of {evidence.number} answers never began") if silent else None
+
+
+def uncached_first(evidence: Evidence) -> Failure | None:
+    """Of a ladder, what was sent for the first time finds no more in the cache than expected.
+
+    Where the server counts hits only in all, the repeats' are allowed for.
+    """
+    if np.isnan(evidence.column("cached_tokens")).all():
+        return cache_cold(evidence)
+    first = evidence.cell.rows[evidence.requests.repeat[evidence.cell.rows] == 0]
+    return cache_cold(replace(evidence, cell=replace(evidence.cell, rows=first)))
+
+
+def no_retraction_in_room(evidence: Evidence) -> Failure | None:
+    """Retractions void a loop that fits in the pool; in one that does not they are part of its queue."""
+    return None if _too_small(evidence) else no_retraction(evidence)
+
+
+def measured_queue(evidence: Evidence) -> str | None:
+    """Why a closed loop measured a queue, None where the server ran all that were in flight.
+
+    By what the server says that it runs at once; by the most that were seen at work at once; by preemptions
+    in a pool that does not hold them all; by a median wait in the server's own queue.
+    """
+    offered = evidence.cell.key.concurrency
+    effective = evidence.fact("effective_max_running")
+    if effective is not None and effective < offered:
+        return f"offered concurrency {offered} > effective {effective:.0f}: the rest waited"
+    small = _too_small(evidence)
+    if small and evidence.moved("preemptions"):
+        return f"{evidence.moved('preemptions'):,.0f} preemptions: {small}"
+    running = _running_in_loop(evidence)
+    if running is not None and running < offered:
+        why = f"; {small}" if small else ""
+        return f"at most {running:.0f} of {offered} requests ran at the same time{why}"
+    waited = evidence.column("queue_s")
+    known = waited[np.isfinite(waited)]
+    spans = (evidence.timing.last_ns - evidence.timing.first_ns) * 1e-9
+    if known.size and spans.size:
+        wait, allowed = float(np.median(known)), max(QUEUE_SECONDS, QUEUE_SHARE * float(np.median(spans)))
+        if wait > allowed:
+            return f"requests waited {wait:.3g} s in the server's queue (median)"
+    return None
+
+
 def not_simulated(evidence: Evidence) -> Failure | None:
     """The server does not make its acceptance up. Where simulation was asked for, figures are marked."""
     words = evidence.facts.speculation.get("simulated") if evidence.facts else None
@@ -276,6 +325,18 @@ PHASE_GATES: dict[str, dict[Gate, Check]] = {
     "short": {**_EVERY, "cache_cold": cache_cold},
     "cold": {**_EVERY, "cache_cold": cache_cold, "no_queue": no_queue_cold},
     "recheck": _EVERY,
+    "ttft": {
+        **{name: check for name, check in _EVERY.items() if name != "drafts_moved"},
+        "nonempty_output": first_token_seen,
+        "cache_cold": uncached_first,
+    },
+    "sweep": {
+        **{
+            name: check for name, check in _EVERY.items() if name not in ("effective_concurrency", "no_queue")
+        },
+        "no_retraction": no_retraction_in_room,
+        "cache_cold": cache_cold,
+    },
     "repeat": {**_EVERY, "cache_warm": cache_warm},
 }
 
@@ -314,6 +375,16 @@ def _running(evidence: Evidence) -> float | None:
     most = most_at_once(timing.first_ns[seen], timing.last_ns[seen], waves[seen])
     least, one_wave = int(most.min()), len(most) == 1
     return max(float(least), told if told is not None and one_wave else 0.0, 1.0)
+
+
+def _running_in_loop(evidence: Evidence) -> float | None:
+    """The most requests at work at once, as the client saw them decode or as the gauge says."""
+    timing, told = evidence.timing, evidence.gauge("running_max")
+    seen = (timing.first_ns >= 0) & (timing.last_ns > timing.first_ns)
+    if not seen.any():
+        return told
+    one_group = np.zeros(int(seen.sum()), dtype=np.int64)
+    return max(float(most_at_once(timing.first_ns[seen], timing.last_ns[seen], one_group)[0]), told or 0.0)
 
 
 def _why_missed(evidence: Evidence, gone: int, number: int, served: float) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kvantage.analysis import asked
+from kvantage.analysis import asked, wording
 from kvantage.analysis.capacity import Length
 from kvantage.analysis.drift import Drift
 from kvantage.analysis.findings import ArmFindings
+from kvantage.analysis.ladder import Ladder
 from kvantage.core.columns import StudyData
 
 ONE_BOOT = (
@@ -17,7 +18,11 @@ ONE_BOOT = (
 
 
 def limits_of(
-    arms: Sequence[ArmFindings], lengths: Sequence[Length], drift: Sequence[Drift], data: StudyData
+    arms: Sequence[ArmFindings],
+    lengths: Sequence[Length],
+    drift: Sequence[Drift],
+    data: StudyData,
+    ladders: Sequence[Ladder] = (),
 ) -> tuple[str, ...]:
     """The limits of this study, most important first."""
     limits = []
@@ -32,6 +37,16 @@ def limits_of(
     if void:
         total = sum(len(arm.cells) for arm in arms)
         limits.append(f"{void} of {total} cells are void and are averaged nowhere.")
+    limits += [
+        f"Uncached first tokens of '{each.arm}' are in doubt: {each.check_words}."
+        for each in ladders
+        if each.check == "flagged"
+    ]
+    if any(each.first is not None for each in ladders):
+        limits.append(
+            "The first request after boot came after the small one that proves a server ready: what that one "
+            "compiled is not in it."
+        )
     if lengths:
         limits.append(
             "Sessions are arithmetic on the pool (a session is its input and its answer), "
@@ -72,6 +87,22 @@ def method_of(data: StudyData) -> tuple[str, ...]:
             f"Short prompts: {short.get('warmup', 0)} warm-up and {short.get('repeats')} measured requests "
             f"of {short.get('output_tokens')} output tokens for each set, one at a time."
         )
+    ladder = asked.phase_settings(data.study, "ttft")
+    if ladder:
+        lengths = wording.listed([f"{int(length):,}" for length in ladder.get("lengths") or ()])
+        said.append(
+            f"Ladder of first tokens: {ladder.get('documents')} documents of {lengths} tokens, each sent "
+            f"three times in a row for {ladder.get('output_tokens')} output tokens; the first request after "
+            "boot apart."
+        )
+    sweep = asked.phase_settings(data.study, "sweep")
+    if sweep:
+        said.append(
+            f"Sweep: closed loops at {', '.join(map(str, sweep.get('concurrency') or ()))} in flight, "
+            f"{sweep.get('rounds')} requests of {sweep.get('output_tokens')} output tokens for each place; "
+            "counted from the moment at which every place had its first token to that at which one stays "
+            "empty. A row that the server did not run all at once is a queue, and is in no ratio."
+        )
     document, answer = asked.document_tokens(data.study), asked.output_tokens(data.study, "cold")
     if document and answer:
         repeat = asked.output_tokens(data.study, "repeat")
@@ -82,9 +113,32 @@ def method_of(data: StudyData) -> tuple[str, ...]:
             f"output tokens each{again}."
         )
     said.append("Cached tokens are the server's count, checked for every request against what was expected.")
-    if own := _own_processor(data):
-        said.append(own)
+    said += [sentence for sentence in (_calibration(data), _own_processor(data)) if sentence]
     return tuple(said)
+
+
+def _calibration(data: StudyData) -> str | None:
+    """The client's own error on this machine, as `kvantage calibrate` measured it last."""
+    taken = [event for event in data.events if event.get("kind") == "calibration"]
+    if not taken:
+        return None
+    last = taken[-1]
+    if "missing" in last:
+        return f"The client's own error is not known: {last['missing']}."
+    rows = {row["streams"]: row for row in last["rows"]}
+    top = last.get("highest_exact")
+    if not rows or top is None:
+        return f"The client's own error (calibrated {last['taken_at']}): {last['advice']}."
+    row = rows[top["streams"]]
+    parts = [
+        f"{name} {row[field]['median']:.2f} ms median, {row[field]['p99']:.2f} ms p99"
+        for name, field in (("TTFT", "ttft_error_ms"), ("ITL", "itl_error_ms"))
+    ]
+    quick = ", the ten-second form" if last.get("quick") else ""
+    return (
+        f"The client's own error at {row['streams']:,} streams: {'; '.join(parts)} "
+        f"(`kvantage calibrate`, {last['taken_at']}{quick})."
+    )
 
 
 def _own_processor(data: StudyData) -> str | None:

@@ -10,7 +10,9 @@ from kvantage.analysis import asked
 from kvantage.analysis.acceptance import Acceptance, measure_acceptance, no_acceptance
 from kvantage.analysis.cells import Cell
 from kvantage.analysis.evidence import Evidence
-from kvantage.analysis.gates import judge_cell
+from kvantage.analysis.first_token import first_token_speed, uncached
+from kvantage.analysis.gates import judge_cell, measured_queue
+from kvantage.analysis.loop import measure_loop
 from kvantage.analysis.speed import Speed, absent_speed, first_of_shape, measure_speed
 from kvantage.analysis.timing import Timing, time_requests
 from kvantage.core.arm import ArmSettings
@@ -27,7 +29,8 @@ SPEEDLESS = ("probes",)
 class CellFindings:
     """One cell: its status, and what it measured. A void cell's speeds are missing, with the reason.
 
-    Token counts are sums over the measured requests.
+    Token counts are sums over the measured requests. `queue` says why a closed loop measured a queue: its
+    figures are those of the queue, and it takes part in no ratio.
     """
 
     key: CellKey
@@ -44,6 +47,12 @@ class CellFindings:
     client_lag_s: Reading
     measured_at: str = ""
     notes: tuple[str, ...] = ()
+    queue: str | None = None
+
+    @property
+    def sound(self) -> bool:
+        """True when it may be compared: nothing voids it, and it did not measure a queue."""
+        return self.ok and self.queue is None
 
     @property
     def ok(self) -> bool:
@@ -75,9 +84,11 @@ def measure_cell(data: StudyData, cell: Cell, arm: ArmSettings, facts: Facts | N
     timing = time_requests(requests, cell.rows)
     drafting = drafts(arm, facts)
     acceptance = (
-        measure_acceptance(requests, cell, _drafts_a_step(arm, facts))
-        if drafting
-        else no_acceptance("nothing drafts in this arm")
+        no_acceptance("nothing drafts in this arm")
+        if not drafting
+        else no_acceptance("a few tokens tell no acceptance")
+        if cell.key.phase == "ttft"
+        else measure_acceptance(requests, cell, _drafts_a_step(arm, facts))
     )
     evidence = Evidence(
         cell=cell,
@@ -91,12 +102,20 @@ def measure_cell(data: StudyData, cell: Cell, arm: ArmSettings, facts: Facts | N
     )
     status = judge_cell(evidence, simulation_allowed=data.simulated)
     kept = np.zeros(len(timing), dtype=np.bool_)
+    queue: str | None = None
     if status.status == "void":
         speed = absent_speed("void: " + "; ".join(status.reasons))
         if any(_voids_acceptance(reason) for reason in status.reasons):
             acceptance = no_acceptance("void: " + "; ".join(status.reasons))
     elif cell.key.phase in SPEEDLESS:
         speed = absent_speed("this phase measures no speed")
+    elif cell.key.phase == "ttft":
+        kept = uncached(requests, timing)
+        speed = first_token_speed(requests, timing, kept)
+    elif cell.key.phase == "sweep":
+        kept = ~first_of_shape(requests, timing)
+        queue = measured_queue(evidence)
+        timing, speed = measure_loop(requests, cell)
     else:
         speed = measure_speed(requests, cell)
         kept = ~first_of_shape(requests, timing)
@@ -115,6 +134,7 @@ def measure_cell(data: StudyData, cell: Cell, arm: ArmSettings, facts: Facts | N
         client_lag_s=_lag(evidence),
         measured_at=min((window.measured_at for window in cell.windows), default=""),
         notes=_notes(cell, speed, acceptance),
+        queue=queue,
     )
     return MeasuredCell(cell, findings, timing, kept)
 
