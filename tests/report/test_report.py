@@ -26,7 +26,9 @@ from kvantage.report import (
     write_markdown,
 )
 from kvantage.report.escape import fenced, markdown, plain
-from tests.analysis.builder import STUDY, StudyBuilder, short, two_arms
+from tests.analysis.builder import STUDY, Request, StudyBuilder, drafting, short, two_arms
+from tests.analysis.test_ladder import rung
+from tests.analysis.test_sweep import loop
 
 ROOT = Path(__file__).parents[2]
 NOTICE = "The instrument on a toy model. Not advice for a model of your own."
@@ -300,3 +302,88 @@ def test_every_gate_is_explained() -> None:
     text = (ROOT / "docs" / "report.md").read_text(encoding="utf-8")
     for gate in {name for gates in PHASE_GATES.values() for name in gates}:
         assert f"| `{gate}` |" in text
+
+
+def both_phases() -> StudyBuilder:
+    """A ladder and a sweep in both arms; the drafter reuses no prefix, and is capped at two at once."""
+    asked = {
+        "ttft": {"lengths": [1000, 4000], "documents": 3, "output_tokens": 4},
+        "sweep": {
+            "prompts": {"code": "builtin"},
+            "concurrency": [1, 2, 4],
+            "rounds": 4,
+            "output_tokens": 65,
+            "ttft_limit": "2s",
+        },
+    }
+    builder = StudyBuilder({**STUDY, "phases": asked, "policy": None})
+    for arm, rates, most in (("none", (20.0, 18.0, 16.0), 8), ("mtp", (30.0, 14.0, 20.0), 2)):
+        spec = None if arm == "none" else Speculation(method="mtp", drafts=3)
+        builder.arm(arm, spec, pool=100_000, facts={"effective_max_running": most})
+        first = [Request(output=4, ttft_s=9.0, prompt=1000, rate=50.0)]
+        builder.cell(arm, "ttft", "first", 1, first)
+        for length in (1000, 4000):
+            requests = rung(length, length / 4000 + 0.05, cached=(0, 0) if spec else None)
+            builder.cell(arm, "ttft", str(length), 1, requests)
+        for concurrency, rate in zip((1, 2, 4), rates, strict=True):
+            requests = loop(rate, concurrency)
+            builder.cell(arm, "sweep", "code", concurrency, drafting(requests, 3, 2.0) if spec else requests)
+    return builder
+
+
+def test_the_ladder_and_the_sweep_are_in_every_report() -> None:
+    data = both_phases().data()
+    found = valid(data)
+    jsonschema.validate(found, _strict(report_schema()), cls=jsonschema.Draft202012Validator)
+    ladder = found["ttft"][1]
+    assert (ladder["arm"], ladder["prefix_reuse_sound"]) == ("mtp", False)
+    assert ladder["first_request"]["compiled"] is True
+    assert [each["document_tokens"]["value"] for each in ladder["lengths"]] == [1000, 4000]
+    assert [each["missed_requests"]["value"] for each in ladder["lengths"][0]["repeats"]] == [3, 3]
+    sweep = found["sweep"][1]
+    assert [row["kind"] for row in sweep["rows"]] == ["steady", "steady", "queue"]
+    assert sweep["stops_paying"]["after_concurrency"] == 1
+    assert sweep["stops_paying"]["by_concurrency"] == 2
+    assert sweep["left_out_as_queues"] == [{"concurrency": 4}]
+    assert sweep["rows"][2]["steady_ratio"]["missing"].startswith("refused: mtp measured a queue")
+    queue = next(
+        cell for cell in found["arms"]["mtp"]["cells"] if (cell["phase"], cell["concurrency"]) == ("sweep", 4)
+    )
+    assert (queue["status"], queue["queue"]) == (
+        "ok",
+        "offered concurrency 4 > effective 2: the rest waited",
+    )
+    for path, _ in _numbers({"ttft": found["ttft"], "sweep": found["sweep"]}):
+        keys = {"block", "concurrency", "repeat", "stream", "after_concurrency", "by_concurrency"}
+        assert path[-1] in {"value", "low", "high"} | keys, path
+
+
+@pytest.mark.parametrize("width", [60, 100, 200])
+def test_the_ladder_and_the_sweep_are_told_in_words(width: int) -> None:
+    findings = analyse(both_phases().data())
+    text = report_markdown(findings)
+    out = io.StringIO()
+    show_terminal(findings, Console(file=out, width=width))
+    for shown in (text.replace("\\", ""), out.getvalue()):
+        flat = " ".join(shown.split())
+        for words in (
+            "First tokens by length",
+            "Sweep over concurrency",
+            "code: between 1 and 2; 4 left out: a queue",
+            "no prefix reuse: 0 of 3,000 prompt tokens served",
+            "an engine that compiles",
+        ):
+            assert words in flat, words
+    assert "queue \\[" in text
+
+
+def test_reports_of_1_0_are_still_valid() -> None:
+    """A report written before the ladder and the sweep obeys the schema of today."""
+    found = valid(full().data())
+    for name in ("ttft", "sweep"):
+        del found[name]
+    for arm in found["arms"].values():
+        for cell in arm["cells"]:
+            del cell["queue"]
+    found["schema_version"] = "1.0"
+    jsonschema.validate(found, report_schema(), cls=jsonschema.Draft202012Validator)

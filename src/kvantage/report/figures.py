@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from kvantage.core.reading import Reading
 
 DASH = "–"
 WIDE = 10
 """An interval whose ends lie further apart than this factor says nothing; it is told in words."""
+
+
+COUNTED = ("tokens", "bytes", "requests", "probes", "answers", "secrets", "blocks")
+
+
+def number(reading: Reading) -> dict[str, Any]:
+    """A reading as JSON; counts as whole numbers."""
+    plain = reading.to_json()
+    for key in ("value", "low", "high"):
+        value = plain.get(key)
+        if isinstance(value, float) and reading.unit in COUNTED and value.is_integer():
+            plain[key] = int(value)
+    return plain
 
 
 def figure(reading: Reading, digits: int | None = None) -> str:

@@ -21,11 +21,12 @@ from kvantage.analysis.findings import ArmFindings, BootFindings, Findings
 from kvantage.analysis.measure import CellFindings
 from kvantage.analysis.probes import ProbeResult, Recall
 from kvantage.analysis.trade import Trade
-from kvantage.core.reading import Reading
+from kvantage.report.figures import number
+from kvantage.report.ladder import ladder_json
+from kvantage.report.sweep import sweep_json
 
-SCHEMA_VERSION = "1.0"
+SCHEMA_VERSION = "1.1"
 SCHEMA_FILE = "report.schema.json"
-COUNTED = ("tokens", "bytes", "requests", "probes", "answers", "secrets", "blocks")
 
 Json = dict[str, Any]
 
@@ -64,6 +65,8 @@ def report(findings: Findings) -> Json:
         "trades": {trade.arm: _trade(trade) for trade in findings.trades},
         "arms": {arm.name: _arm(arm) for arm in findings.arms},
         "comparisons": [_comparison(comparison) for comparison in findings.comparisons],
+        "ttft": [ladder_json(each) for each in findings.ladders],
+        "sweep": [sweep_json(each) for each in findings.sweeps],
         "drift": [_drift(each) for each in findings.drift],
         "events": [
             {"at": event.at, "kind": event.kind, "arm": event.arm, "text": event.text}
@@ -73,16 +76,6 @@ def report(findings: Findings) -> Json:
         "method": list(findings.method),
         "limits": list(findings.limits),
     }
-
-
-def number(reading: Reading) -> Json:
-    """A reading as JSON; counts as whole numbers."""
-    plain = reading.to_json()
-    for key in ("value", "low", "high"):
-        value = plain.get(key)
-        if isinstance(value, float) and reading.unit in COUNTED and value.is_integer():
-            plain[key] = int(value)
-    return plain
 
 
 def _arm(arm: ArmFindings) -> Json:
@@ -155,6 +148,7 @@ def _cell(cell: CellFindings) -> Json:
         "status": cell.status.status,
         "reasons": list(cell.status.reasons),
         "finding": cell.status.finding,
+        "queue": cell.queue,
         "measured_at": cell.measured_at,
         "requests": number(cell.requests),
         "warmups": number(cell.warmups),

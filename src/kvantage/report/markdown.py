@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from kvantage.analysis.findings import Findings
 from kvantage.report import tables
 from kvantage.report.escape import fenced, markdown
+from kvantage.report.ladder import hits_table, ladder_sentences, ladder_table
+from kvantage.report.sweep import sweep_sentences, sweep_table
 from kvantage.report.tables import Table
 
 
@@ -27,6 +29,11 @@ def report_markdown(findings: Findings) -> str:
         *_table(tables.results(findings)),
         *_table(tables.sessions(findings)),
         *_table(tables.first_tokens(findings)),
+        *_table(ladder_table(findings)),
+        *_sentences(ladder_sentences(findings)),
+        *_table(hits_table(findings)),
+        *_table(sweep_table(findings)),
+        *_sentences(sweep_sentences(findings), "Where each arm stops paying in the closed loop:"),
         *_table(tables.acceptance(findings)),
         *_table(tables.void(findings), otherwise="Nothing: every cell passed its gates."),
         *_failures(findings),
@@ -79,6 +86,13 @@ def _crossovers(findings: Findings) -> list[str]:
         return []
     said = "Concurrencies between which the ratio to the control falls below 1, of those that were measured."
     return ["## Where a drafter stops paying", "", said, "", *found, ""]
+
+
+def _sentences(told: list[tuple[str, str]], opening: str | None = None) -> list[str]:
+    if not told:
+        return []
+    lines = [f"- **{markdown(arm)}**: {markdown(sentence)}." for arm, sentence in told]
+    return [*([opening, ""] if opening else []), *lines, ""]
 
 
 def _verdict(findings: Findings) -> list[str]:

@@ -131,7 +131,7 @@ def cells(findings: Findings) -> Table:
                     cell.key.phase,
                     cell.key.workload,
                     str(cell.key.concurrency),
-                    cell.status.status,
+                    "queue" if cell.queue else cell.status.status,
                     notes.mark(figure(speed.decode), speed.decode),
                     notes.mark(figure(speed.steady), speed.steady),
                     notes.mark(figure(speed.end_to_end), speed.end_to_end),
@@ -214,7 +214,7 @@ def acceptance(findings: Findings, brief: bool = False) -> Table:
     for arm in findings.arms:
         for cell in arm.cells:
             found = cell.acceptance
-            if cell.key.phase == "probes" or (not arm.speculation.on and not found.length.known):
+            if cell.key.phase in ("probes", "ttft") or (not arm.speculation.on and not found.length.known):
                 continue
             row = [arm.name, _work(cell), str(cell.key.concurrency)]
             for reading in (found.per_decode_step, found.per_drafting_step, found.rate):

@@ -12,6 +12,8 @@ from kvantage.analysis.findings import Findings
 from kvantage.report import tables
 from kvantage.report.escape import plain
 from kvantage.report.figures import DASH
+from kvantage.report.ladder import ladder_sentences, ladder_table
+from kvantage.report.sweep import sweep_sentences, sweep_table
 from kvantage.report.tables import Table
 
 
@@ -23,6 +25,10 @@ def show_terminal(findings: Findings, console: Console | None = None) -> None:
         out.print()
     _show(out, tables.results(findings))
     _show(out, tables.sessions(findings, brief=True))
+    _show(out, ladder_table(findings))
+    _say(out, ladder_sentences(findings))
+    _show(out, sweep_table(findings, brief=True))
+    _say(out, sweep_sentences(findings))
     _show(out, tables.acceptance(findings, brief=True))
     _void(out, findings)
     _show(out, tables.probes(findings, brief=True))
@@ -43,6 +49,13 @@ def show_terminal(findings: Findings, console: Console | None = None) -> None:
         out.print(Padding(Text(plain(sentence_text)), (0, 0, 0, 2)))
     for limit in findings.limits[:2]:
         out.print(Padding(Text(plain(limit), style="dim"), (0, 0, 0, 2)))
+
+
+def _say(out: Console, told: list[tuple[str, str]]) -> None:
+    for arm, sentence in told:
+        out.print(Padding(Text.assemble((plain(arm), "bold"), f" {plain(sentence)}."), (0, 0, 0, 2)))
+    if told:
+        out.print()
 
 
 def _void(out: Console, findings: Findings) -> None:
