@@ -164,6 +164,15 @@ def test_a_drafter_that_ends_prefix_reuse_is_seen_and_costs_its_repeats() -> Non
     assert drafter.rungs[0].turns[0].to_control.value == pytest.approx(1.0)
 
 
+def test_a_client_that_was_late_leaves_the_hits_sound() -> None:
+    builder = StudyBuilder(LADDER).arm("none", pool=100_000)
+    builder.cell("none", "ttft", "1000", 1, rung(1000, 0.3, lag_s=0.5))
+    found = ladder(builder)
+    assert found.rungs[0].status == "void"
+    assert found.reuse_sound is True
+    assert not found.rungs[0].turns[1].ttft.known
+
+
 def test_a_second_repeat_that_misses_is_told_from_the_first() -> None:
     builder = climb({1000: 0.3}, cached=(992, 0))
     found = ladder(builder)

@@ -52,7 +52,7 @@ def _value(value: object) -> str:
 
 def _phase(study: Study, phase: str) -> str:
     sizes = getattr(study.phases, phase).model_dump(mode="json")
-    return ", ".join(f"{name} {_sizes(value)}" for name, value in sizes.items())
+    return ", ".join(f"{name} {_sizes(value)}" for name, value in sizes.items() if value is not None)
 
 
 def _sizes(value: object) -> str:

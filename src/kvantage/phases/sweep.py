@@ -26,6 +26,7 @@ def chains(study: Study) -> list[ChainPlan]:
             (Load(NAME, workload, sweep.rounds, concurrency, TYPICAL_PROMPT_TOKENS, sweep.output_tokens),),
             partial(run, workload=workload, concurrency=concurrency),
             workload,
+            flush_first=True,
         )
         for workload in sweep.prompts
         for concurrency in sweep.concurrency

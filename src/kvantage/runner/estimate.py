@@ -62,8 +62,12 @@ class Clock:
     _measured_s: float = 0.0
 
     def note_chain(self, plan: ChainPlan, seconds: float) -> None:
-        """A chain took that long."""
+        """A chain took that long. The first request after boot, for which an engine may compile a minute,
+        tells nothing of the others.
+        """
         self.chains.setdefault(plan.name, []).append(seconds)
+        if plan.after_boot:
+            return
         self._assumed_s += sum(map(self.assumed.seconds, plan.loads))
         self._measured_s += seconds
 
