@@ -16,6 +16,7 @@ from kvantage.cli.lazy import Entry, LazyGroup, ReaderLeft
 COMMANDS = {
     "quickstart": Entry("kvantage.cli.quickstart", "Compare four arms on a toy model, on this machine."),
     "run": Entry("kvantage.cli.run", "Run a study: every arm, the same work, a report."),
+    "probe": Entry("kvantage.cli.probe", "Say what a running server is, and what to change to measure it."),
     "measure": Entry("kvantage.cli.attach", "Measure one arm on a server that runs already."),
     "report": Entry("kvantage.cli.report", "Report again from what was measured."),
     "check": Entry("kvantage.cli.check", "Read a study file and say what it asks for."),

@@ -7,10 +7,10 @@ import json
 import os
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-from kvantage.core import ArmSettings, Facts, Method, Server, Snapshot, UsageError
+from kvantage.core import ArmSettings, Facts, Method, Server, Snapshot, Speculation, UsageError
 from kvantage.engines import engine_named
 from kvantage.engines.openai.attached import Attached, look_at
 from kvantage.engines.openai.facts import facts
@@ -18,6 +18,7 @@ from kvantage.study import Arm, Attach, Drafter, EngineChoice, Study
 from kvantage.study.study import ATTACHED
 
 METHODS: tuple[Method, ...] = get_args(Method)
+NEEDS_DRAFT: tuple[Method, ...] = ("draft_model", "eagle3", "dflash")
 
 _VOLATILE = re.compile(
     r"(port|seed|pid|time|stamp|throughput|usage|status|accept_l|launch|_id|_tokens|capacity|num_gpu_blocks)",
@@ -70,6 +71,10 @@ async def see(url: str, key_env: str | None = None) -> Seen:
     options = {"url": url} | ({"key_env": key_env} if key_env else {})
     arm = ArmSettings("seen", ATTACHED, told.models[0], engine_options=options)
     found = facts(arm, told)
+    if found.speculation:  # what it says is what is asked of it: no warning that it differs
+        method, draft = method_of(found.speculation, _target(told)) or "ngram", "not told"
+        needs = draft if method in NEEDS_DRAFT else None
+        found = facts(replace(arm, speculation=Speculation(method, 1, needs)), told)
     counters = Snapshot(0)
     if told.metrics:
         counters = await engine_named(ATTACHED).counters(Server(arm, url, told.models[0]))
@@ -81,10 +86,14 @@ async def see(url: str, key_env: str | None = None) -> Seen:
         facts=found,
         counters=counters,
         drafts=_drafts(told, found, counters),
-        method=method_of(speculation, str(told.info.get("model_path") or "")),
+        method=method_of(speculation, _target(told)),
         width=int(width) if width else None,
         drafter=_text(speculation.get("draft_model_path") or speculation.get("model")),
     )
+
+
+def _target(told: Attached) -> str:
+    return str(told.info.get("model_path") or "")
 
 
 def _drafts(told: Attached, found: Facts, counters: Snapshot) -> bool | None:
@@ -171,7 +180,7 @@ def _as_seen(study: Study, name: str, seen: Seen) -> Arm:
             where=where,
             hint=f"declare it (`{name}: {{speculation: {{method: ..., drafts: k}}}}`), or call the arm `mtp`",
         )
-    drafter = (seen.drafter or "not told") if method in ("draft_model", "eagle3", "dflash") else None
+    drafter = (seen.drafter or "not told") if method in NEEDS_DRAFT else None
     return arm.model_copy(
         update={"speculation": Drafter(method=method, drafts=seen.width or 1, draft=drafter)}
     )
