@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
+from kvantage.calibrate import ensure, load_stored
 from kvantage.cli.live import LiveView
 from kvantage.cli.plain import PlainView
 from kvantage.cli.show import write_and_show
@@ -24,7 +26,7 @@ def measure(prepared: Prepared, folder: Path, *, resume: bool, plain: bool) -> i
     ledger = _open(folder, resume)
     interrupted = False
     outcome: Outcome | None = None
-    with ledger, _view(prepared, plain) as view:
+    with ledger, _calibrated(ledger), _view(prepared, plain) as view:
         try:
             outcome = asyncio.run(_until_told(lambda stop: run_study(prepared, ledger, view, stop)))
         except (asyncio.CancelledError, KeyboardInterrupt):
@@ -37,6 +39,20 @@ def measure(prepared: Prepared, folder: Path, *, resume: bool, plain: bool) -> i
         return int(ExitCode.INTERRUPTED)
     assert outcome is not None
     return _code(outcome)
+
+
+@contextlib.contextmanager
+def _calibrated(ledger: Ledger) -> Iterator[None]:
+    """Write down how exact this machine's client is; measured in ten seconds where it is not known yet."""
+    if load_stored() is None:
+        click.echo(
+            "measuring the client's own error for ten seconds (`kvantage calibrate` does it in full) ..."
+        )
+    try:
+        ledger.event("calibration", **asyncio.run(ensure()).to_json())
+    except OSError as error:
+        ledger.event("calibration", missing=f"it could not be measured: {error}")
+    yield
 
 
 def _open(folder: Path, resume: bool) -> Ledger:
