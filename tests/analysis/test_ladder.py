@@ -142,7 +142,8 @@ def test_a_drafter_that_ends_prefix_reuse_is_seen_and_costs_its_repeats() -> Non
     """The public case: 0 of 55,009 tokens with the drafter, 54,880 without; not void, but the finding."""
     given, wanted = case("vllm-prefix-zero-with-drafter")
     length, served = given["prompt_tokens"], given["without_drafter"]["hits_per_repeat"]
-    assert served == length // given["block"] * given["block"]
+    assert served == wanted["blocks"] * given["block"]
+    assert length - served == wanted["tail_tokens"]
     study = {**LADDER, "phases": {"ttft": {"lengths": [length], "documents": 3, "output_tokens": 4}}}
     builder = climb({length: 20.0}, StudyBuilder(study), block=784)
     climb({length: 20.0}, builder, arm="mtp", cached=(0, 0), block=784)
@@ -195,6 +196,18 @@ def test_cached_tokens_that_are_not_told_are_not_zero() -> None:
     assert untold.reuse_sound is None
     assert not untold.rungs[0].turns[1].cached.known
     assert "does not report cached tokens" in untold.reuse
+
+
+def test_no_hit_at_all_is_told_even_where_the_least_is_not_known() -> None:
+    """Layers with blocks of several sizes: what a sound cache serves at least is 0."""
+    builder = StudyBuilder(LADDER).arm("none", pool=100_000)
+    requests = rung(1000, 0.3, cached=(0, 0))
+    for request in requests:
+        request.expected = (0, 992)
+    builder.cell("none", "ttft", "1000", 1, requests)
+    found = ladder(builder)
+    assert found.reuse_sound is False
+    assert found.reuse.startswith("no prefix reuse: 0 of 3,000 prompt tokens served")
 
 
 @pytest.mark.parametrize(("seconds", "compiled"), [(39.6, True), (2.4, False)])

@@ -279,8 +279,9 @@ def measured_queue(evidence: Evidence) -> str | None:
     if effective is not None and effective < offered:
         return f"offered concurrency {offered} > effective {effective:.0f}: the rest waited"
     small = _too_small(evidence)
-    if small and evidence.moved("preemptions"):
-        return f"{evidence.moved('preemptions'):,.0f} preemptions: {small}"
+    thrown_out = (evidence.moved("preemptions") or 0) + float(np.nansum(evidence.column("retractions")))
+    if small and thrown_out:
+        return f"{thrown_out:,.0f} requests were thrown out and run again: {small}"
     running = _running_in_loop(evidence)
     if running is not None and running < offered:
         why = f"; {small}" if small else ""

@@ -24,6 +24,8 @@ TURNS = {0: "uncached", 1: "first repeat", 2: "second repeat"}
 NOISE = 0.05
 """Share of a first-token time that is taken as noise where documents of one length differ by less."""
 
+CACHING_OFF = "prefix caching is off"
+
 CheckStatus = Literal["passed", "flagged", "not told"]
 
 
@@ -224,11 +226,11 @@ def _hit_words(asked: Floats, cached: Floats, low: Floats, high: Floats, facts: 
     if np.isnan(low).any():
         return "no expected hit was recorded"
     if facts is not None and facts.prefix_caching is False:
-        return "prefix caching is off"
+        return CACHING_OFF
     if (cached > high).any():
         return f"{float(cached.sum()):,.0f} tokens served, more than the {float(high.sum()):,.0f} expected"
     gone = int((cached < low).sum())
-    if not gone:
+    if not gone and (cached.any() or not high.any()):
         return None
     pool = facts.reading("kv_pool_tokens").value if facts else None
     longest = float(np.nanmax(asked))
@@ -412,7 +414,7 @@ def _reuse(rungs: Sequence[Rung]) -> tuple[bool | None, str]:
     for rung in sound:
         for turn in rung.turns[1:]:
             if turn.words is not None:
-                untold |= not turn.missed.known
+                untold |= not turn.missed.known or turn.words == CACHING_OFF
                 wrong.setdefault(turn.words, []).append(f"{rung.length:,} tokens, {TURNS[turn.turn]}")
     lengths = wording.listed([f"{rung.length:,}" for rung in sound])
     if not wrong:

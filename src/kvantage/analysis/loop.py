@@ -22,21 +22,29 @@ RAMPS_CUT = "median between the ramps of the closed loop"
 @dataclass(frozen=True, slots=True)
 class Steady:
     """From the moment at which each of the first requests, one a place, had its first token, to that at which
-    a place stayed empty for good. `whole_s` is the loop from its first send to its last end.
+    a place stayed empty for good. Aggregates are counted up to `turned_ns`, the last first token in it: from
+    first token to first token there are as many prefills as decodes, so that neither is favoured. `loop_s`
+    is the whole loop, from its first send to its last end.
     """
 
     opened_ns: int
+    turned_ns: int
     closed_ns: int
-    whole_s: float
+    loop_s: float
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
-        return (self.closed_ns - self.opened_ns) * NANO
+        """How long aggregates are counted."""
+        return (self.turned_ns - self.opened_ns) * NANO
 
     def holds(self, moments_ns: Ints) -> Bools:
         """Which moments lie in it, its opening left out."""
         inside: Bools = (moments_ns > self.opened_ns) & (moments_ns <= self.closed_ns)
+        return inside
+
+    def counts(self, moments_ns: Ints) -> Bools:
+        """Which moments aggregates are counted in."""
+        inside: Bools = (moments_ns > self.opened_ns) & (moments_ns <= self.turned_ns)
         return inside
 
 
@@ -51,13 +59,15 @@ def steady_window(requests: RequestColumns, timing: Timing, concurrency: int) ->
     sent, ended = requests.sent_ns[rows], requests.end_ns[rows]
     order = np.argsort(sent, kind="stable")
     opening = order[:concurrency]
-    firsts = requests.chunk_ns[requests.chunk_offsets[rows[opening]]]
-    last_sent = int(sent.max())
-    still = ended[ended >= last_sent]
-    opened, closed = int(firsts.max()), int(still.min())
+    firsts = requests.chunk_ns[requests.chunk_offsets[rows]]
+    still = ended[ended > int(sent.max())]
+    opened, closed = int(firsts[opening].max()), int(still.min())
     if closed <= opened:
         return None
-    return Steady(opened, closed, float(ended.max() - sent.min()) * NANO)
+    turned = min(closed, int(firsts.max()))
+    if turned <= opened:
+        turned = closed
+    return Steady(opened, turned, closed, float(ended.max() - sent.min()) * NANO)
 
 
 def measure_loop(requests: RequestColumns, cell: Cell) -> tuple[Timing, Speed]:
@@ -103,10 +113,8 @@ def median(values: Floats, unit: str, otherwise: str, note: str) -> Reading:
 def loop_rate(requests: RequestColumns, timing: Timing, steady: Steady, concurrency: int) -> Reading:
     """Tokens a second of all users together in the steady window: prefills of later requests are inside."""
     times, tokens, _ = _chunks(requests, timing)
-    total = float(tokens[steady.holds(times)].sum())
-    note = (
-        f"closed loop, {concurrency} in flight, ramps cut: {steady.seconds:.3g} s of {steady.whole_s:.3g} s"
-    )
+    total = float(tokens[steady.counts(times)].sum())
+    note = f"closed loop, {concurrency} in flight, ramps cut: {steady.seconds:.3g} s of {steady.loop_s:.3g} s"
     return Reading.of(total / steady.seconds, "tok/s", "client", note=note)
 
 

@@ -217,7 +217,7 @@ def _goodput(data: StudyData, each: MeasuredCell, limits: asked.Limits) -> tuple
     if steady is None:
         none = Reading.absent("no moment lies between the ramps")
         return none, none
-    ended = steady.holds(data.requests.end_ns[timing.rows])
+    ended = steady.counts(data.requests.end_ns[timing.rows])
     good = ended & within(timing.ttft, 1 / timing.rate, limits)
     said = limits_in_words(limits)
     rate = Reading.of(float(good.sum()) / steady.seconds, "requests/s", "client", note=said)

@@ -84,8 +84,10 @@ def _cost(pool: Pool, control: Pool) -> tuple[float | None, str]:
 
 
 def _chosen(ratios: Sequence[Ratio]) -> list[Ratio]:
-    """The speeds that a sentence tells: short prompts, then the repeats at each concurrency."""
-    return [
+    """The speeds that a sentence tells: short prompts, then the repeats at each concurrency; of a study that
+    has neither, the sweep's, queues left out.
+    """
+    told = [
         ratio
         for ratio in ratios
         if (ratio.phase == "short" and ratio.metric == "decode_tok_s")
@@ -93,6 +95,12 @@ def _chosen(ratios: Sequence[Ratio]) -> list[Ratio]:
             ratio.phase == "repeat"
             and ratio.metric == ("decode_tok_s" if ratio.concurrency == 1 else "steady_tok_s")
         )
+    ]
+    return told or [
+        ratio
+        for ratio in ratios
+        if (ratio.phase, ratio.metric) == ("sweep", "steady_tok_s")
+        and "measured a queue" not in (ratio.ratio.missing or "")
     ]
 
 

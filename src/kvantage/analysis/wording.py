@@ -29,7 +29,9 @@ def streams(concurrency: int) -> str:
 
 
 def work(phase: str, workload: str) -> str:
-    """What was done: 'code', 'repeats', 'cold documents'."""
+    """What was done: 'code', 'code in a closed loop', 'repeats', 'cold documents'."""
+    if phase == "sweep":
+        return f"{workload} in a closed loop"
     if phase == "short":
         return workload
     return {"repeat": "repeats", "cold": "cold documents"}.get(phase, f"{phase} {workload}")
