@@ -68,8 +68,9 @@ class Server:
         return found
 
 
-def recall(server: Server, counter: TokenCounter, tokens: int, number: int) -> Json:
-    documents = [make_document(f"held:{tokens}:{i}", tokens, counter.count) for i in range(number)]
+def recall(server: Server, counter: TokenCounter, tokens: int, number: int, first: int) -> Json:
+    seeds = [f"held:{tokens}:{i}" for i in range(first, first + number)]
+    documents = [make_document(seed, tokens, counter.count) for seed in seeds]
     bodies = [{"messages": recall_messages(d), "max_tokens": 108} for d in documents]
     right = secrets = whole = 0
     for document, reply in zip(documents, server.ask_all("/v1/chat/completions", bodies), strict=True):
@@ -149,6 +150,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("lab/build"), help="corpus and tokenizer")
     parser.add_argument("--parts", default="recall:2000,recall:6000,tasks,code,prose,short")
     parser.add_argument("--number", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0, help="the first document of a recall part")
     parser.add_argument("--wide", type=int, default=4, help="requests at once")
     parser.add_argument("--note", default="", help="what is being measured")
     parser.add_argument("--out", type=Path, required=True)
@@ -163,7 +165,7 @@ def main() -> None:
         began = time.time()
         name, _, size = part.partition(":")
         run: dict[str, Callable[[], Json]] = {
-            "recall": lambda size=size: recall(server, counter, int(size), arguments.number),
+            "recall": lambda size=size: recall(server, counter, int(size), arguments.number, arguments.first),
             "tasks": lambda: tasks(server, arguments.number),
             "code": lambda: continuations(server, "/v1/completions", held_out(arguments, "code")),
             "prose": lambda: continuations(server, "/v1/completions", held_out(arguments, "prose")),
@@ -176,8 +178,9 @@ def main() -> None:
                 for kind in ("code", "prose")
             },
         }
-        found[part] = {**run[name](), "seconds": round(time.time() - began, 1)}
-        print(part, json.dumps(found[part]), flush=True)
+        key = f"{part}, from {arguments.first}" if arguments.first else part
+        found[key] = {**run[name](), "seconds": round(time.time() - began, 1)}
+        print(key, json.dumps(found[key]), flush=True)
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         arguments.out.write_text(json.dumps(found, indent=1) + "\n")
 

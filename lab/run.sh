@@ -1,56 +1,61 @@
 #!/bin/bash
-# Train everything on one machine with one or two GPUs: rows, targets, drafters, measurements.
-#   lab/run.sh OUT
-# Minutes for each part come from the environment (TARGET, UNLOOP, DRAFTER), as do the numbers of
-# rows (SHORT, LONG). A part with 0 minutes is left out, and what it would have made is looked for in
-# lab/build/start. OUT gets the checkpoints, their logs and the results. A second GPU trains the
-# second target beside the first; with one GPU both share it.
+# Make the nano models, from text to folders that a server loads:  lab/run.sh OUT
+#
+# Text and tokenizer are made where they are missing (a Debian machine; no GPU), then rows, targets,
+# drafters and measurements (one or two GPUs; a second one trains the second target beside the
+# first). Minutes and numbers of rows come from the environment; the defaults are what the shipped
+# models had, about 25 minutes of two H200s. Drafters of the two targets train at the same time.
 set -u
-OUT=$1 TARGET=${TARGET:-11} UNLOOP=${UNLOOP:-2} DRAFTER=${DRAFTER:-8} SHORT=${SHORT:-24000} LONG=${LONG:-4000}
-SEED=${SEED:-a} LONG_SHARE=${LONG_SHARE:-0.35} NUMBER=${NUMBER:-200} START=lab/build/start
-export PYTHONPATH=src:lab PYTHONUNBUFFERED=1 OMP_NUM_THREADS=4
-ROWS=${ROWS:-/tmp/rows}
+OUT=$1 BUILD=lab/build ROWS=${ROWS:-lab/build/rows}
+TARGET=${TARGET:-11} LONG_SHARE=${LONG_SHARE:-0.35} UNLOOP=${UNLOOP:-1.7} FAR=${FAR:-2.9} DRAFTER=${DRAFTER:-7.1}
+SHORT=${SHORT:-24000} LONG=${LONG:-8000} NUMBER=${NUMBER:-200} PYTHON=${PYTHON:-python3}
+export PYTHONPATH=src:lab PYTHONUNBUFFERED=1 OMP_NUM_THREADS=${OMP_NUM_THREADS:-3}
 mkdir -p "$OUT" "$ROWS"
-GPUS=$(python3 -c 'import torch; print(torch.cuda.device_count())')
-python3 lab/data.py lab/build "$ROWS/short.npz" --rows "$SHORT" --length 2560 --seed "short-$SEED" || exit 1
 
-drafter() { # drafter KIND TARGET OUT
-  local resume=""
-  if [ "$1" != mtp ] && [ -f "$START/$(basename "$3")" ]; then
-    cp "$START/$(basename "$3")" "$3" && resume=--resume
-  fi
-  python3 lab/drafters.py "$1" lab/build "$2" "$3" --rows "$ROWS/short.npz" --minutes "$DRAFTER" $resume
+[ -f $BUILD/corpus.json.xz ] || $PYTHON lab/corpus.py $BUILD || exit 1
+[ -f $BUILD/tokenizer.json ] || $PYTHON lab/tokenizer.py $BUILD || exit 1
+GPUS=$($PYTHON -c 'import torch; print(torch.cuda.device_count())')
+$PYTHON lab/data.py $BUILD "$ROWS/short.npz" --rows "$SHORT" --length 2560 --seed short || exit 1
+rows_of() { # rows_of NAME ROWS SHARES: long rows, made while the GPUs work
+  $PYTHON lab/data.py $BUILD "$ROWS/$1.npz" --rows "$2" --length 8192 --seed "$1" --shares "$3" \
+    && touch "$ROWS/$1.done"
 }
+{ rows_of long "$LONG" '{}'; rows_of far 11000 '{"archive": 64, "task": 12, "code": 24}'; } &
 
-one() { # one KIND NAME GPU
-  export CUDA_VISIBLE_DEVICES=$3
-  local name=$2 from=$START/$2.pt
-  if [ "$TARGET" != 0 ]; then
-    local resume=()
-    [ -f "$from" ] && resume=(--resume "$from" --rate "${RATE:-1.5e-3}")
-    python3 lab/train.py "$1" lab/build "$OUT/$name-raw.pt" --short "$ROWS/short.npz" \
-      --long "$ROWS/long.npz" --long-share "$LONG_SHARE" --minutes "$TARGET" --compile "${resume[@]}" || return 1
-    from=$OUT/$name-raw.pt
-  fi
-  if [ "$UNLOOP" != 0 ]; then
-    python3 lab/unloop.py lab/build "$from" "$OUT/$name.pt" --rows "$ROWS/short.npz" \
-      --long "$ROWS/long.npz" --minutes "$UNLOOP" && from=$OUT/$name.pt
-  fi
-  [ "$from" = "$OUT/$name.pt" ] || cp "$from" "$OUT/$name.pt"
-  local drafts=(--dflash "$OUT/$name-dflash.pt") measured=$OUT/$name.pt
-  drafter dflash "$OUT/$name.pt" "$OUT/$name-dflash.pt" &
-  if [ "$1" = mla ]; then
-    drafter mtp "$OUT/$name.pt" "$OUT/$name-mtp.pt" & wait
-    [ -f "$OUT/$name-mtp.pt" ] && mv "$OUT/$name-mtp.pt" "$OUT/$name.pt"
-  else
-    drafter draft "$OUT/$name.pt" "$OUT/$name-draft.pt" & wait
-    drafts+=(--draft "$OUT/$name-draft.pt")
-  fi
-  python3 lab/offline.py lab/build --target "$measured" "${drafts[@]}" --number "$NUMBER" --out "$OUT/$name.json"
+target() { # target KIND NAME BLEND: the target, loops taken out, and blended back
+  $PYTHON lab/train.py "$1" $BUILD "$OUT/$2-raw.pt" --short "$ROWS/short.npz" --long "$ROWS/long.npz" \
+    --long-share "$LONG_SHARE" --minutes "$TARGET" --compile || return 1
+  $PYTHON lab/unloop.py $BUILD "$OUT/$2-raw.pt" "$OUT/$2-unlooped.pt" --rows "$ROWS/short.npz" \
+    --long "$ROWS/long.npz" --minutes "$UNLOOP" || return 1
+  $PYTHON lab/blend.py "$OUT/$2-raw.pt" "$OUT/$2-unlooped.pt" "$3" "$OUT/$2-blend.pt"
 }
-one mla mla 0 & one dense qwen3 $((GPUS - 1)) &
-if [ "$TARGET" != 0 ]; then
-  python3 lab/data.py lab/build "$ROWS/long.npz" --rows "$LONG" --length 8192 --seed "long-$SEED" \
-    && touch "$ROWS/long.done" &
-fi
+drafter() { # drafter KIND TARGET OUT TEXTS OPTIONS...
+  local kind=$1 from=$2 out=$3 texts=$4; shift 4
+  $PYTHON lab/drafters.py "$kind" $BUILD "$from" "$out" --rows "$ROWS/short.npz" --texts "$texts" --compile "$@"
+}
+mla() {
+  export CUDA_VISIBLE_DEVICES=0
+  target mla mla 0.75 || return 1
+  $PYTHON lab/texts.py $BUILD "$OUT/mla-blend.pt" "$ROWS/mla" --rows "$ROWS/short.npz" --minutes "$DRAFTER" &
+  drafter dflash "$OUT/mla-blend.pt" "$OUT/mla-dflash.pt" "$ROWS/mla" --minutes "$DRAFTER" &
+  drafter mtp "$OUT/mla-blend.pt" "$OUT/mla.pt" "$ROWS/mla" --minutes 4.2 --batch 48 --rate 1e-3 &
+  wait
+  $PYTHON lab/offline.py $BUILD --target "$OUT/mla.pt" --dflash "$OUT/mla-dflash.pt" --number "$NUMBER" --out "$OUT/mla.json"
+}
+qwen3() {
+  export CUDA_VISIBLE_DEVICES=$((GPUS - 1))
+  target dense qwen3 0.5 || return 1
+  $PYTHON lab/train.py dense $BUILD "$OUT/qwen3.pt" --short "$ROWS/short.npz" --long "$ROWS/far.npz" \
+    --long-share 1 --minutes "$FAR" --rate 1e-3 --compile --resume "$OUT/qwen3-blend.pt" || return 1
+  $PYTHON lab/texts.py $BUILD "$OUT/qwen3.pt" "$ROWS/qwen3" --rows "$ROWS/short.npz" --minutes "$DRAFTER" &
+  drafter dflash "$OUT/qwen3.pt" "$OUT/qwen3-dflash.pt" "$ROWS/qwen3" --minutes "$DRAFTER" &
+  drafter draft "$OUT/qwen3.pt" "$OUT/qwen3-draft.pt" "$ROWS/qwen3" --minutes "$DRAFTER" &
+  wait
+  $PYTHON lab/offline.py $BUILD --target "$OUT/qwen3.pt" --dflash "$OUT/qwen3-dflash.pt" \
+    --draft "$OUT/qwen3-draft.pt" --number "$NUMBER" --out "$OUT/qwen3.json"
+}
+mla & qwen3 &
 wait
+
+folder() { $PYTHON lab/export.py "$OUT/$1.pt" "$OUT/nano/$1" --target-layers "${2:-0}"; }
+folder mla && folder mla-dflash 4 && folder qwen3 && folder qwen3-dflash 6 && folder qwen3-draft
