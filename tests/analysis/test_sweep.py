@@ -207,6 +207,10 @@ def test_causes() -> None:
         ({1: (1.5, 1.4, 1.6), 2: (1.2, 1.1, 1.3)}, "none up to 2"),
         ({1: (1.5, 1.4, 1.6), 2: (0.97, 0.9, 1.04)}, "none up to 2, not told apart from 1 at 2"),
         ({1: (0.8, 0.7, 0.9), 2: (0.6, 0.5, 0.7)}, "below 1 from concurrency 1 on"),
+        (
+            {1: (0.95, 0.8, 1.1), 4: (0.7, 0.6, 0.8)},
+            "below 1 from concurrency 4 on, not told apart from 1 at 1",
+        ),
         ({1: (1.91, None, None), 2: (0.788, None, None)}, "between 1 and 2"),
     ],
 )

@@ -17,7 +17,7 @@ class Crossover:
 
     `low` and `high` are measured; `between` interpolates in the logarithms and is no more than a guide.
     All are None where the ratio stays above 1 up to `last`; only `high` is set where it never was above.
-    `unclear` are concurrencies at which it was not told apart from 1, where it fell below at none.
+    `unclear` are concurrencies outside of [low, high] at which it was not told apart from 1.
     """
 
     low: int | None
@@ -29,13 +29,11 @@ class Crossover:
     @property
     def words(self) -> str:
         """The crossover in a few words."""
+        unclear = f", not told apart from 1 at {', '.join(map(str, self.unclear))}" if self.unclear else ""
         if self.high is None:
-            if self.unclear:
-                at = ", ".join(map(str, self.unclear))
-                return f"none up to {self.last}, not told apart from 1 at {at}"
-            return f"none up to {self.last}"
+            return f"none up to {self.last}{unclear}"
         if self.low is None:
-            return f"below 1 from concurrency {self.high} on"
+            return f"below 1 from concurrency {self.high} on{unclear}"
         return f"between {self.low} and {self.high}"
 
 
@@ -80,7 +78,8 @@ def stop_paying(ratios: Mapping[int, Reading]) -> Crossover | None:
         unclear = tuple(concurrency for concurrency, side in sides if side == "unclear")
         return Crossover(None, None, None, last, unclear)
     low = max((value for value, side in sides if side == "above" and value < high), default=None)
-    return Crossover(low, high, None, last)
+    unclear = tuple(value for value, side in sides if side == "unclear" and value < (low or high))
+    return Crossover(low, high, None, last, unclear)
 
 
 def _side(ratio: Reading) -> str:

@@ -99,6 +99,25 @@ def ladder_table(findings: Findings) -> Table:
     return Table(title, columns, tuple(rows), tuple(range(1, len(columns))), (said, *notes.lines()))
 
 
+def brief_ladder(findings: Findings) -> Table:
+    """The same for a terminal: ratios in brackets."""
+    notes = Notes()
+    columns = ("Arm", "prompt tokens", "uncached s", "1st repeat s", "2nd repeat s", "prefill tok/s")
+    rows = []
+    for ladder in findings.ladders:
+        for rung in ladder.rungs:
+            row = [_named(findings, ladder), notes.mark(figure(rung.prompt_tokens), rung.prompt_tokens)]
+            for turn in rung.turns:
+                ratio = f" ({times(turn.to_control)})" if turn.to_control.known else ""
+                row.append(notes.mark(figure(turn.ttft, 3) + ratio, turn.ttft))
+            row.append(notes.mark(figure(rung.prefill), rung.prefill))
+            rows.append(tuple(row))
+    control = findings.study.control
+    said = f"Medians over documents. In brackets the ratio to the control {control}: less is faster."
+    title = "First tokens by length"
+    return Table(title, columns, tuple(rows), tuple(range(1, len(columns))), (said, *notes.lines()))
+
+
 def hits_table(findings: Findings) -> Table:
     """What the repeats found in the cache, beside what a sound cache serves."""
     columns = ("Arm", "prompt tokens", "1st repeat", "2nd repeat", "expected", "missed")
@@ -121,16 +140,18 @@ def hits_table(findings: Findings) -> Table:
     return Table(title, columns, tuple(rows), tuple(range(1, len(columns))), (said, *notes.lines()))
 
 
-def ladder_sentences(findings: Findings) -> list[tuple[str, str]]:
-    """(arm, sentence): the first request, the check for a cache, prefix reuse."""
+def ladder_sentences(findings: Findings, brief: bool = False) -> list[tuple[str, str]]:
+    """(arm, sentence): the first request, the check for a cache, prefix reuse; in brief what is unusual."""
     told = []
     for ladder in findings.ladders:
         name = _named(findings, ladder)
         if ladder.first is not None:
             told.append((name, f"first request after boot: {ladder.first.words}"))
-        flag = "FLAGGED: " if ladder.check == "flagged" else ""
-        told.append((name, f"uncached by the clock: {flag}{ladder.check_words}"))
-        told.append((name, f"repeats from the cache: {ladder.reuse}"))
+        if not brief or ladder.check != "passed":
+            flag = "FLAGGED: " if ladder.check == "flagged" else ""
+            told.append((name, f"uncached by the clock: {flag}{ladder.check_words}"))
+        if not brief or not ladder.reuse_sound:
+            told.append((name, f"repeats from the cache: {ladder.reuse}"))
     return told
 
 

@@ -56,8 +56,9 @@ def sweep_table(findings: Findings, brief: bool = False) -> Table:
     """A row an arm, workload and concurrency; a queue is called one."""
     notes = Notes()
     limits = any(row.goodput.known for sweep in findings.sweeps for row in sweep.rows)
-    columns = ["Arm", "workload", "in flight", "measured", "aggregate tok/s", "to control", "tok/s a user"]
-    columns += ["AL", "rho = break-even AL"]
+    columns = ["Arm", "workload", "in flight", "measured", "aggregate tok/s"]
+    columns += [] if brief else ["to control"]
+    columns += ["tok/s a user", "AL", "rho" if brief else "rho = break-even AL"]
     columns += [] if brief else ["step ms", "TTFT s", "most running", "most waiting", "queue s"]
     columns += ["goodput req/s", "within limits"] if limits else []
     rows = []
@@ -65,8 +66,12 @@ def sweep_table(findings: Findings, brief: bool = False) -> Table:
         control = findings.arm(sweep.arm).control
         for row in sweep.rows:
             cells = [sweep.arm, sweep.workload, str(row.concurrency), _kind(row, notes)]
-            cells.append(notes.mark(figure(row.aggregate), row.aggregate))
-            cells.append("control" if control else _refused(row.ratio, times(row.ratio), notes))
+            if brief:
+                ratio = f" ({times(row.ratio)})" if row.ratio.known else ""
+                cells.append(notes.mark(figure(row.aggregate) + ratio, row.aggregate))
+            else:
+                cells.append(notes.mark(figure(row.aggregate), row.aggregate))
+                cells.append("control" if control else _refused(row.ratio, times(row.ratio), notes))
             cells.append(notes.mark(figure(row.per_user), row.per_user))
             if control:
                 cells += [DASH, DASH]
@@ -89,6 +94,7 @@ def sweep_table(findings: Findings, brief: bool = False) -> Table:
         "A closed loop, its ramps cut. A queue: the server did not run all that were in flight; its figures "
         "are those of the queue, and it is in no ratio."
     ]
+    said += [f"In brackets the ratio to the control {findings.study.control}."] if brief else []
     within = next(
         (row.goodput.note for sweep in findings.sweeps for row in sweep.rows if row.goodput.note), None
     )

@@ -12,7 +12,7 @@ from kvantage.analysis.findings import Findings
 from kvantage.report import tables
 from kvantage.report.escape import plain
 from kvantage.report.figures import DASH
-from kvantage.report.ladder import ladder_sentences, ladder_table
+from kvantage.report.ladder import brief_ladder, ladder_sentences
 from kvantage.report.sweep import sweep_sentences, sweep_table
 from kvantage.report.tables import Table
 
@@ -25,8 +25,8 @@ def show_terminal(findings: Findings, console: Console | None = None) -> None:
         out.print()
     _show(out, tables.results(findings))
     _show(out, tables.sessions(findings, brief=True))
-    _show(out, ladder_table(findings))
-    _say(out, ladder_sentences(findings))
+    _show(out, brief_ladder(findings))
+    _say(out, ladder_sentences(findings, brief=True))
     _show(out, sweep_table(findings, brief=True))
     _say(out, sweep_sentences(findings))
     _show(out, tables.acceptance(findings, brief=True))
