@@ -45,9 +45,10 @@ class StandIn:
             settings.setdefault("tokens_per_step", 1 + (arm.speculation.drafts or 0))
         if arm.settings.pool_tokens:
             settings["pool_tokens"] = arm.settings.pool_tokens
-        return Launch(
-            (sys.executable, str(SERVER), str(port), json.dumps(settings)), dict(arm.env), program_words=2
-        )
+        argv = (sys.executable, str(SERVER), str(port), json.dumps(settings))
+        nodes = arm.settings.nodes or 1
+        ranks = tuple((*argv, f"{rank} of {nodes}") for rank in range(nodes)) if nodes > 1 else ()
+        return Launch(ranks[0] if ranks else argv, dict(arm.env), per_node=ranks, program_words=2)
 
     async def ready(self, server: Server, within_s: float) -> None:
         until = time.monotonic() + within_s

@@ -148,6 +148,12 @@ class Server(ThreadingHTTPServer):
 
 def main() -> None:
     SETTINGS.update(json.loads(sys.argv[2]))
+    for rank in sys.argv[3:]:
+        print(f"rank {rank}", flush=True)
+        if not rank.startswith("0"):  # a further machine of a group serves nothing itself
+            time.sleep(SETTINGS.get("die_after_s", 3600))
+            print("RuntimeError: rank 1 was told to die", flush=True)
+            sys.exit(9)
     if SETTINGS.get("die_at_boot"):
         print("ValueError: the stand-in cannot load this model", flush=True)
         sys.exit(3)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kvantage.hosts.local import LocalHost
@@ -44,6 +45,11 @@ class Followers:
         if self._tails:
             self._tasks.append(asyncio.create_task(self._read_on()))
 
+    def catch_up(self) -> None:
+        """Read what the files hold by now."""
+        for tail in self._tails:
+            tail.read_on()
+
     async def stop(self) -> None:
         """End them all, with what was written until now; safe to call again."""
         if self._running:
@@ -54,9 +60,8 @@ class Followers:
         self._tasks = []
         running, self._running = self._running, []
         await asyncio.gather(*(process.stop(1.0) for process in running))
-        tails, self._tails = self._tails, []
-        for tail in tails:
-            tail.read_on()
+        self.catch_up()
+        self._tails = []
 
     async def _read_on(self) -> None:
         while True:
@@ -87,6 +92,7 @@ class _Tail:
     log_path: Path
     offset: int = 0
     mark: bytes = b""
+    reading: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
     def of(cls, path: Path, log_path: Path, from_start: bool) -> _Tail:
@@ -103,6 +109,10 @@ class _Tail:
 
     def read_on(self) -> None:
         """Append to the log what came since; nothing while there is no such file."""
+        with self.reading:
+            self._read_on()
+
+    def _read_on(self) -> None:
         try:
             with self.path.open("rb") as file:
                 file.seek(self.offset - len(self.mark))

@@ -47,6 +47,7 @@ class ForeignProcess:
 
     def log_lines(self) -> list[str]:
         """Everything that came of its log so far."""
+        self._followers.catch_up()
         try:
             return self._log_path.read_text(encoding="utf-8", errors="replace").split("\n")
         except OSError:

@@ -132,7 +132,8 @@ class Bench:
                 after = await self._snapshot()
                 span = (started_ns, ended_ns)
                 self._keep_window(key, before, after, lines_before, span, records, own, notes)
-        if any(each.status == "failed" for each in records):
+        ended = self.server.process is not None and self.server.process.exit_code() is not None
+        if ended or any(each.status == "failed" for each in records):
             await self._raise_if_dead()
         return records
 

@@ -13,6 +13,7 @@ from kvantage.hosts.local import LocalHost
 from kvantage.phases import ChainPlan, chains_of
 from kvantage.runner.attached import Attached, confounded
 from kvantage.runner.launched import Launched
+from kvantage.runner.remote import Remote
 from kvantage.runner.scripted import Scripted
 from kvantage.runner.way import PreparedArm, Way
 from kvantage.study import Study
@@ -76,6 +77,8 @@ def way_of(study: Study, host: LocalHost, *, interactive: bool | None = None) ->
     folder = study.path.absolute().parent if study.path else Path.cwd()
     if study.attach:
         return Attached(study.attach, folder, host)
+    if study.hosts:
+        return Remote(study.hosts)
     if study.boot.own:
         return Scripted(study.boot, folder, host, interactive=interactive)
     return Launched(host)

@@ -7,11 +7,13 @@ import json
 import os
 import re
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from kvantage.core import ArmSettings, Facts, Method, Server, Snapshot, Speculation, UsageError
 from kvantage.engines import engine_named
+from kvantage.engines.http import ask
 from kvantage.engines.openai.attached import Attached, look_at
 from kvantage.engines.openai.facts import facts
 from kvantage.study import Arm, Attach, Drafter, EngineChoice, Study
@@ -75,9 +77,13 @@ async def see(url: str, key_env: str | None = None) -> Seen:
         method, draft = method_of(found.speculation, _target(told)) or "ngram", "not told"
         needs = draft if method in NEEDS_DRAFT else None
         found = facts(replace(arm, speculation=Speculation(method, 1, needs)), told)
-    counters = Snapshot(0)
-    if told.metrics:
-        counters = await engine_named(ATTACHED).counters(Server(arm, url, told.models[0]))
+    engine, server = engine_named(ATTACHED), Server(arm, url, told.models[0])
+    counters = await engine.counters(server) if told.metrics else Snapshot(0)
+    drafts = _drafts(told, found, counters)
+    if drafts is None and told.engine is not None and told.metrics:
+        await _provoke(server, key)
+        counters = await engine.counters(server)
+        drafts = bool(counters.counters.get("drafts"))
     speculation = found.speculation
     width = speculation.get("num_speculative_tokens") or len(counters.accepted_per_position or ()) or None
     return Seen(
@@ -85,11 +91,23 @@ async def see(url: str, key_env: str | None = None) -> Seen:
         told=told,
         facts=found,
         counters=counters,
-        drafts=_drafts(told, found, counters),
+        drafts=drafts,
         method=method_of(speculation, _target(told)),
         width=int(width) if width else None,
         drafter=_text(speculation.get("draft_model_path") or speculation.get("model")),
     )
+
+
+async def _provoke(server: Server, key: str | None) -> None:
+    """One small request that any drafter drafts for; what comes of it is told by the counters."""
+    body = {
+        "model": server.served_name,
+        "messages": [{"role": "user", "content": f"Repeat this line: {'one two three four ' * 8}"}],
+        "max_tokens": 32,
+        "temperature": 0.0,
+    }
+    with suppress(OSError):
+        await ask(f"{server.url}/v1/chat/completions", body=body, timeout_s=60, key=key)
 
 
 def _target(told: Attached) -> str:
@@ -97,14 +115,12 @@ def _target(told: Attached) -> str:
 
 
 def _drafts(told: Attached, found: Facts, counters: Snapshot) -> bool | None:
-    """Whether it speculates; engines that count drafts do so only when they draft."""
+    """Whether it speculates. A counter of drafts that is not there yet says nothing."""
     if found.speculation or counters.counters.get("drafts"):
         return True
     if told.info or told.slots:
         return False
-    if not told.metrics or told.engine is None:
-        return None
-    return "drafts" in counters.counters
+    return None
 
 
 def method_of(speculation: Mapping[str, Any], target: str = "") -> Method | None:

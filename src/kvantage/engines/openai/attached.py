@@ -56,6 +56,8 @@ async def look_at(url: str, key: str | None = None) -> Attached:
         json_of(f"{url}/slots", key=key),
         text_of(f"{url}/metrics", key=key),
     )
+    if not isinstance(info, Mapping) or isinstance(info.get("vllm_config"), str):  # text, unless asked
+        info = await json_of(f"{url}/server_info?config_format=json", key=key, timeout_s=30)
     return told(models, version, info, props, slots, metrics)
 
 
