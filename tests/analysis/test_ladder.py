@@ -126,6 +126,13 @@ def test_a_fixed_start_is_not_a_cache() -> None:
     assert check_points(points[:1])[0] == "not told"
 
 
+def test_a_device_that_is_not_filled_yet_is_not_a_cache() -> None:
+    """500, 1,000 and 2,000 tokens in 12, 12.5 and 15 ms."""
+    points = [Point(500, 0.012, 0.0006), Point(1000, 0.0125, 0.0006), Point(2000, 0.015, 0.0008)]
+    assert check_points(points)[0] == "passed"
+    assert check_points([*points, Point(16000, 0.0155, 0.0008)])[0] == "flagged"
+
+
 def test_hits_that_the_server_counts_on_first_sends_void_the_rung() -> None:
     builder = StudyBuilder(LADDER).arm("none", pool=100_000)
     requests = rung(4000, 1.0)
