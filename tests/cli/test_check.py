@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from kvantage.cli import run
+from kvantage.cli import invoke as run
 from kvantage.core import ExitCode
 from kvantage.study import Study
 from tests.study.base import BASE, ROOT

@@ -81,14 +81,14 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_how_a_command_ends(how: str, code: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["fake", how]) == code
+    assert cli.invoke(["fake", how]) == code
     assert capsys.readouterr().err.lstrip("\n") == said
 
 
 @pytest.mark.usefixtures("fake")
 @pytest.mark.parametrize("words", [["--debug", "fake", "bug"], ["fake", "bug", "--debug"]])
 def test_debug_adds_the_traceback(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(words) == ExitCode.BUG
+    assert cli.invoke(words) == ExitCode.BUG
     said = capsys.readouterr().err
     assert "Traceback (most recent call last)" in said
     assert "Run it again" not in said
@@ -107,7 +107,7 @@ def test_debug_adds_the_traceback(words: list[str], capsys: pytest.CaptureFixtur
     ],
 )
 def test_a_wrong_command_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(words) == ExitCode.USAGE
+    assert cli.invoke(words) == ExitCode.USAGE
     assert said in capsys.readouterr().err.replace("'--", "--").replace("'?", "?")
 
 
@@ -117,11 +117,11 @@ def test_a_command_whose_module_is_absent_is_hidden(
     assert isinstance(cli.cli, cli.LazyGroup)
     entries = {"check": cli.COMMANDS["check"], "later": Entry("kvantage.cli.no_such_module", "Not yet.")}
     monkeypatch.setattr(cli.cli, "entries", entries)
-    assert cli.run(["--help"]) == 0
+    assert cli.invoke(["--help"]) == 0
     shown = capsys.readouterr().out
     assert "check" in shown
     assert "later" not in shown
-    assert cli.run(["later"]) == ExitCode.USAGE
+    assert cli.invoke(["later"]) == ExitCode.USAGE
 
 
 def test_what_help_says_of_a_command_is_what_the_command_says() -> None:
@@ -136,7 +136,7 @@ def test_what_help_says_of_a_command_is_what_the_command_says() -> None:
 
 def test_help_and_version_import_nothing_heavy() -> None:
     script = (
-        "import sys\nfrom kvantage.cli import run\n"
+        "import sys\nfrom kvantage.cli import invoke as run\n"
         "code = run(sys.argv[1:])\n"
         "heavy = {'pydantic', 'numpy', 'rich', 'yaml', 'asyncio', 'sqlite3'} & set(sys.modules)\n"
         "sys.exit(f'imported {heavy}' if heavy else code)\n"

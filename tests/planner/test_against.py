@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kvantage.cli import run
+from kvantage.cli import invoke as run
 
 CONFIGS = Path(__file__).parents[1] / "data" / "configs"
 STUDY = f"""

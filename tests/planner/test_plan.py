@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kvantage.cli import run
+from kvantage.cli import invoke as run
 from kvantage.core import UsageError
 from kvantage.planner.arms import parse_arm, parse_arms
 from kvantage.planner.checkpoint import read_checkpoint

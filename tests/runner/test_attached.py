@@ -168,13 +168,13 @@ def test_one_arm_an_evening(
     into = tmp_path / "both"
     study_at(tmp_path, {"none": "", "mtp": ""}, phases={"short": SHORT})
     given = ["--study", str(tmp_path / "study.yaml"), "--into", str(into), "--plain"]
-    assert cli.run(["measure", drafting, "--as", "mtp", *given]) == 0
-    assert cli.run(["measure", f"{plain}/v1/", "--as", "none", *given]) == 0
+    assert cli.invoke(["measure", drafting, "--as", "mtp", *given]) == 0
+    assert cli.invoke(["measure", f"{plain}/v1/", "--as", "none", *given]) == 0
     data = read_study(into)
     assert {arm.name: arm.speculation.method for arm in data.arms} == {"none": "none", "mtp": "mtp"}
     assert {window.key.arm for window in data.windows if window.complete} == {"none", "mtp"}
     capsys.readouterr()
-    assert cli.run(["measure", plain, "--as", "none", *given]) == 0
+    assert cli.invoke(["measure", plain, "--as", "none", *given]) == 0
     assert "measured before and kept: none" in capsys.readouterr().out
 
 

@@ -16,7 +16,7 @@ from tests.runner.test_attached import serving, simulated
 
 
 def probed(url: str, capsys: Any, *more: str) -> str:
-    assert cli.run(["probe", url, *more]) == 0
+    assert cli.invoke(["probe", url, *more]) == 0
     return str(capsys.readouterr().out)
 
 
@@ -51,7 +51,7 @@ def test_one_that_is_not_known(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> 
     argv = [str(SERVER), str(port), json.dumps({"key": "hunter2-hunter2"})]
     with serving(argv, f"http://127.0.0.1:{port}") as url:
         told = probed(url, capsys, "--key-env", "MY_KEY")
-        assert cli.run(["probe", url]) == 2
+        assert cli.invoke(["probe", url]) == 2
     assert "an engine that is not recognised" in told
     assert "not told" in told
     assert "this is not a multimodal model" in told

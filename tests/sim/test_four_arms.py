@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kvantage.cli import run
+from kvantage.cli import invoke as run
 from kvantage.planner.plan import Plan, make_plan
 from kvantage.planner.studies import asked_of, work_of
 from kvantage.planner.work import Work

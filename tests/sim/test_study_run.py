@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kvantage.cli import run
+from kvantage.cli import invoke as run
 
 MODEL = Path(__file__).parents[1] / "data" / "configs" / "qwen3-8b"
 STUDY = f"""

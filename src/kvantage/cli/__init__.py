@@ -50,11 +50,14 @@ def cli() -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run a command and exit with its code: see docs/exit-codes.md. `--debug` may stand anywhere."""
-    sys.exit(run(list(sys.argv[1:] if argv is None else argv)))
+    sys.exit(invoke(list(sys.argv[1:] if argv is None else argv)))
 
 
-def run(argv: list[str]) -> int:
-    """Run a command and return its exit code; errors are said on stderr in one paragraph."""
+def invoke(argv: list[str]) -> int:
+    """Run a command and return its exit code; errors are said on stderr in one paragraph.
+
+    Not called `run`: importing the command of that name would take its place.
+    """
     words, debug = _without_debug(argv)
     try:
         outcome = cli.main(words, prog_name="kvantage", standalone_mode=False)
