@@ -152,6 +152,25 @@ def test_a_broken_chain_runs_again_as_the_next_attempt_and_the_whole_one_counts(
     assert read_study(tmp_path).requests.attempt.tolist() == [1, 1]
 
 
+def test_a_ledger_without_a_later_column_is_read_and_gone_on_with(tmp_path: Path) -> None:
+    key = CellKey("none", 0, "cold", "document", 2)
+    with open_study(tmp_path) as ledger:
+        _, chain = start(ledger)
+        ledger.add_request(chain, record(chain)).result(10)
+        ledger.add_window(chain, key, 1, 99, own_cpu_s=0.5)
+        ledger.chain_complete(chain)
+    with sqlite3.connect(tmp_path / "ledger.sqlite") as db:
+        db.execute("ALTER TABLE windows DROP COLUMN own_cpu_s")
+    db.close()
+    assert [window.own_cpu_s for window in read_study(tmp_path).windows] == [None]
+    with Ledger.resume(tmp_path) as ledger:
+        boot = ledger.open_boot(NONE, 0, {"argv": ["x"]})
+        chain = ledger.open_chain(boot, "wave@2", "fp-cold")
+        ledger.add_window(chain, key, 1, 99, own_cpu_s=0.25)
+        ledger.chain_complete(chain)
+    assert [window.own_cpu_s for window in read_study(tmp_path).windows] == [0.25]
+
+
 def test_a_lone_surrogate_does_not_lose_the_request(tmp_path: Path) -> None:
     with open_study(tmp_path) as ledger:
         _, chain = start(ledger)

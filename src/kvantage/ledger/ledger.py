@@ -19,7 +19,7 @@ from typing import Any, Self
 from kvantage.core import ArmSettings, CellKey, CounterDelta, Facts, LedgerError, LogReadings, RequestRecord
 from kvantage.ledger import codec
 from kvantage.ledger.blob import pack_chunks, pack_ids
-from kvantage.ledger.schema import TABLES, VERSION
+from kvantage.ledger.schema import LATER, TABLES, VERSION
 from kvantage.ledger.writer import Writer, connect, storage_error
 
 FILE = "ledger.sqlite"
@@ -97,6 +97,7 @@ class Ledger:
             os.close(lock)
             raise
         ledger = cls(folder, lock)
+        ledger._writer.do(_add_later_columns)
         ledger._writer.do(_mark_broken)
         return ledger
 
@@ -320,26 +321,26 @@ class Ledger:
         notes: Sequence[str] = (),
     ) -> None:
         """Append what surrounded a cell."""
-        row = (
-            chain.id,
-            key.phase,
-            key.workload,
-            key.concurrency,
-            started_ns,
-            ended_ns,
-            now(),
-            codec.dump(delta) if delta is not None else None,
-            codec.dump(log) if log is not None else None,
-            running_max,
-            waiting_max,
-            pool_usage_max,
-            own_prompt_tokens,
-            lag_p99_ns,
-            own_cpu_s,
-            codec.plain(list(notes)),
-        )
-        marks = ", ".join("?" * len(row))
-        self._writer.do(lambda db: db.execute(f"INSERT INTO windows VALUES (NULL, {marks})", row))
+        row = {
+            "chain": chain.id,
+            "phase": key.phase,
+            "workload": key.workload,
+            "concurrency": key.concurrency,
+            "started_ns": started_ns,
+            "ended_ns": ended_ns,
+            "measured_at": now(),
+            "delta": codec.dump(delta) if delta is not None else None,
+            "log": codec.dump(log) if log is not None else None,
+            "running_max": running_max,
+            "waiting_max": waiting_max,
+            "pool_usage_max": pool_usage_max,
+            "own_prompt_tokens": own_prompt_tokens,
+            "lag_p99_ns": lag_p99_ns,
+            "own_cpu_s": own_cpu_s,
+            "notes": codec.plain(list(notes)),
+        }
+        columns, marks = ", ".join(row), ", ".join(f":{name}" for name in row)
+        self._writer.do(lambda db: db.execute(f"INSERT INTO windows ({columns}) VALUES ({marks})", row))
 
     def skip(self, fingerprint: str, block: int, phase: str, workload: str, reason: str) -> None:
         """Something was not run, and why; the last reason stands."""
@@ -384,6 +385,14 @@ def check_version(path: Path) -> None:
             where=str(path),
             hint="measure anew in another folder, or use the kvantage that wrote it",
         )
+
+
+def _add_later_columns(db: sqlite3.Connection) -> None:
+    for table, columns in LATER.items():
+        held = {row[1] for row in db.execute(f"PRAGMA table_info({table})")}
+        for name, kind in columns.items():
+            if name not in held:
+                db.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
 
 
 def _mark_broken(db: sqlite3.Connection) -> None:

@@ -154,7 +154,7 @@ def _windows(
             measured_at=row["measured_at"],
             own_prompt_tokens=row["own_prompt_tokens"],
             lag_p99_ns=row["lag_p99_ns"],
-            own_cpu_s=row["own_cpu_s"],
+            own_cpu_s=row["own_cpu_s"] if "own_cpu_s" in row.keys() else None,  # noqa: SIM118
             notes=notes if complete or not chain.reason else (*notes, chain.reason),
         )
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 VERSION = 1
+LATER = {"windows": {"own_cpu_s": "REAL"}}
+"""Columns that came after ledgers of this version were written: such a ledger is read without them, and gets
+them when it is gone on with.
+"""
 
 TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
