@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from kvantage.core import ArmSettings, Engine, Host, HostFacts, Observer, Server
+from kvantage.core import ArmFailed, ArmSettings, Engine, Host, HostFacts, Observer, Server
 from kvantage.runner.way import PreparedArm
 from kvantage.study import resolve_env
 
@@ -34,6 +34,11 @@ class Launched:
         return self._host.facts()
 
     async def start(self, arm: PreparedArm, log_path: Path, observer: Observer, within_s: float) -> Server:
+        if arm.launch.per_node:
+            raise ArmFailed(
+                f"it takes {len(arm.launch.per_node)} machines, and this is one",
+                hint="name them: `hosts: [spark1, spark2]`, the first one serving requests",
+            )
         process = await self._host.start(arm.launch.argv, resolve_env(arm.launch.env), log_path, cwd=None)
         return arm.server(process)
 

@@ -85,9 +85,9 @@ def way_of(study: Study, host: LocalHost, *, interactive: bool | None = None) ->
 
 
 def notes_on(study: Study) -> tuple[str, ...]:
-    """What must stand beside results of servers that kvantage did not start."""
+    """By whose settings the servers serve, and what must stand beside results of servers not started here."""
     if not study.attach:
-        return ()
+        return ("controlled: kvantage starts every arm with the same pins",)
     served = (
         "as served: each server has its owner's settings; what differs between arms is printed, not pinned"
         if study.served == "as_served"

@@ -76,7 +76,8 @@ class _Run:
         self._begin(work)
         for note in self.prepared.notes:
             self.ledger.event("serving", text=note)
-            self.observer.on("warning", text=note)
+            if self.study.attach:
+                self.observer.on("warning", text=note)
         try:
             await self._boots(work)
         finally:

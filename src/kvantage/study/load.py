@@ -67,7 +67,7 @@ def _served_elsewhere(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
     boot = value.get("boot")
-    own = boot == "manual" or (isinstance(boot, dict) and bool(boot.get("start") or boot.get("manual")))
+    own = isinstance(boot, dict) and bool(boot.get("start") or boot.get("manual"))
     return own or bool(value.get("hosts") or value.get("attach"))
 
 

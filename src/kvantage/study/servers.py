@@ -116,8 +116,6 @@ class Boot(_Brief):
     @model_validator(mode="before")
     @classmethod
     def _manual_start(cls, value: object) -> object:
-        if value == "manual":
-            return {"manual": True}
         if isinstance(value, dict) and value.get("start") == "manual":
             return {**{name: one for name, one in value.items() if name != "start"}, "manual": True}
         return value
