@@ -192,6 +192,18 @@ async def test_what_is_wrong_with_a_machine(
         await side.close()
 
 
+async def test_a_machine_out_of_reach_fails_its_arm_in_the_report(
+    make_study: Callable[..., Study], machines: list[Sshd], tmp_path: Path
+) -> None:
+    hosts = [machines[0].node(), machines[1].node(key=str(machines[1].folder / "other"))]
+    arms = {"none": {}, "draft": {"speculation": {"ngram": 2}}}
+    study = make_study(hosts=hosts, common={"nodes": 2, "env": {"MARK": MARK}}, arms=arms, phases=PHASES)
+    outcome = await run(study, tmp_path / "out")
+    assert "takes none of our keys" in outcome.failed["none"]
+    assert [boot.status for boot in read_study(tmp_path / "out").boots] == ["failed", "failed"]
+    assert servers() == []
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 async def test_a_server_ends_when_home_is_gone(how: int, machines: list[Sshd], tmp_path: Path) -> None:
     """Killed, kvantage's connection ends; stopped, it is silent (told to the far end as 3 seconds here)."""

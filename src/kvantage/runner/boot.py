@@ -45,26 +45,20 @@ async def booted(
     Raises ArmFailed when it does not boot or is not what was asked. The boot's end is written down by
     whoever uses it, since only they know how it went.
     """
-    arm = await way.renew(arm)
     settings, engine = arm.settings, arm.engine
     where = f"arm {settings.name}, boot {block}"
     stamp = time.strftime("%H%M%S", time.gmtime())
     log_path = ledger.folder / "logs" / f"{settings.name}.{block}.{stamp}.log"
-    recorded = await asyncio.to_thread(
-        provenance,
-        settings,
-        arm.launch,
-        await way.facts(arm),
-        record=(*study.record, *study.boot.record),
-        keep_in=ledger.folder / "recorded",
-    )
-    recorded |= {"log": str(log_path.relative_to(ledger.folder)), "how": arm.how, "url": arm.url}
-    boot = ledger.open_boot(settings, block, recorded)
+    log = {"log": str(log_path.relative_to(ledger.folder))}
+    boot = ledger.open_boot(settings, block, {**log, "how": arm.how})
     observer.on("boot", arm=settings.name, block=block, log=str(log_path))
     process: ServerProcess | None = None
     began = time.monotonic()
     try:
         try:
+            arm = await way.renew(arm)
+            ledger.boot_provenance(boot, {**await _provenance(study, arm, way, ledger), **log})
+            began = time.monotonic()
             server = await way.start(arm, log_path, observer, study.ready_within_s)
             process = server.process
             await engine.ready(server, study.ready_within_s - (time.monotonic() - began))
@@ -92,6 +86,19 @@ async def booted(
         if process is not None:
             await stop(process, stopping)
         observer.on("stopped", arm=settings.name, block=block)
+
+
+async def _provenance(study: Study, arm: PreparedArm, way: Way, ledger: Ledger) -> dict[str, Any]:
+    """Where this server comes from, as plain JSON."""
+    found = await asyncio.to_thread(
+        provenance,
+        arm.settings,
+        arm.launch,
+        await way.facts(arm),
+        record=(*study.record, *study.boot.record),
+        keep_in=ledger.folder / "recorded",
+    )
+    return {**found, "how": arm.how, "url": arm.url}
 
 
 def _fail(ledger: Ledger, observer: Observer, boot: Boot, error: ArmFailed) -> None:
