@@ -139,6 +139,8 @@ def main(arguments: list[str]) -> None:
     argv = arguments[arguments.index("--") + 1 :]
     keep = arguments[3] == "keep"
     os.set_inheritable(pipe, False)
+    if os.getpriority(os.PRIO_PROCESS, 0) < 0:  # kvantage may run ahead of others; a server must not
+        os.setpriority(os.PRIO_PROCESS, 0, 0)
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
