@@ -36,7 +36,7 @@ def command(
 ) -> int:
     """Compare four ways of speculating on a toy model that ships with kvantage, by a real engine.
 
-    It needs no GPU and takes about ten minutes on two cores. Which models are used depends on the
+    It needs no GPU and takes about four minutes on two cores. Which models are used depends on the
     processor, and is said: on one with AMX the target has DeepSeek-V3's architecture and its native MTP
     head; elsewhere it is Qwen3-shaped, with a small draft model in the MTP head's place.
     """
