@@ -70,12 +70,15 @@ def cells(folder: Path) -> set[tuple[Any, ...]]:
     }
 
 
-def marked() -> list[psutil.Process]:
-    """Every living process of any boot, whatever became of its parents."""
+def of_a_boot() -> list[psutil.Process]:
+    """Every living process of any boot: by its mark, or by the name that the engine gives its own processes
+    (which hides the mark)."""
     found = []
     for process in psutil.process_iter():
         try:
-            if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK):
+            if process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            if process.name().startswith("VLLM::") or process.environ().get(MARK):
                 found.append(process)
         except psutil.Error:
             continue
@@ -84,8 +87,8 @@ def marked() -> list[psutil.Process]:
 
 def wait_until_nothing_is_left(within_s: float = 60) -> None:
     until = time.monotonic() + within_s
-    while marked():
-        assert time.monotonic() < until, f"left running: {marked()}"
+    while of_a_boot():
+        assert time.monotonic() < until, f"left running: {of_a_boot()}"
         time.sleep(0.2)
 
 
@@ -157,7 +160,8 @@ def test_an_engine_killed_in_mid_wave_fails_its_arm_alone(tmp_path: Path) -> Non
     with running("run", study, "--out", out, "--plain") as started:
         until_line(started, "none#0: ready")
         until_line(started, "none#0: short code")
-        victims = [p for p in marked() if "EngineCore" in " ".join(p.cmdline()) or "EngineCore" in p.name()]
+        below = psutil.Process(started.pid).children(recursive=True)
+        victims = [p for p in below if "EngineCor" in p.name() or "EngineCore" in " ".join(p.cmdline())]
         assert victims
         for victim in victims:
             victim.kill()
@@ -165,7 +169,7 @@ def test_an_engine_killed_in_mid_wave_fails_its_arm_alone(tmp_path: Path) -> Non
         assert started.returncode == 5, rest
     assert "FAILED" in rest
     report = json.loads((out / "report.json").read_text())
-    assert report["arms"]["none"]["status"] == "failed"
+    assert report["arms"]["none"]["status"] == "partial"  # what it had finished before counts
     assert report["arms"]["none"]["log_lines"]
     assert report["arms"]["ngram"]["status"] == "measured"
     assert any(cell["status"] == "void" for cell in report["arms"]["none"]["cells"])

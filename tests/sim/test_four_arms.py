@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import resource
-import time
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,12 +100,17 @@ def test_the_luck_of_acceptance_alone_can_put_back_a_request_of_the_full_pool() 
     assert found["none"] == found["mtp"] == found["dflash-fp8"] == 0
 
 
-def test_the_study_takes_at_most_a_second_and_200_mib() -> None:
-    plan, work = planned()
-    started = time.process_time()
-    play(plan, work)
-    assert time.process_time() - started < 1.0
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 < 400  # the whole test process
+def test_the_study_takes_at_most_200_mib() -> None:
+    script = (
+        "import resource\n"
+        "from tests.sim.test_four_arms import planned, play\n"
+        "play(*planned())\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert int(done.stdout) < 200
 
 
 def test_the_command_says_what_is_given_and_what_is_simulated(capsys: pytest.CaptureFixture[str]) -> None:

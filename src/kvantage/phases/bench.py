@@ -28,6 +28,8 @@ from kvantage.study import Study
 from kvantage.workloads.documents import Count
 
 GAUGE_PERIOD_S = 1.0
+LOOK_S = 0.5
+ALIVE_S = 3.0
 
 Check = Callable[[RequestRecord], Mapping[str, Any]]
 
@@ -304,23 +306,30 @@ class Bench:
             self.observer.on("live", tok_s=speed, in_flight=self.client.progress.in_flight, **seen)
 
     async def _raise_if_dead(self) -> None:
+        """Raise ArmFailed unless the server still answers after `ALIVE_S`: a front may outlive its engine."""
         process = self.server.process
         if process is None:
             return
-        for _ in range(20):
+        answered = 0
+        for _ in range(30):
             if process.exit_code() is not None:
                 break
-            if await self._snapshot() is not None:
+            answered = answered + 1 if await self._snapshot() is not None else 0
+            if answered * LOOK_S >= ALIVE_S:
                 return
-            await asyncio.sleep(0.5)
-        lines = self.engine.explain_death(process.log_lines())
-        code = process.exit_code()
+            await asyncio.sleep(LOOK_S)
+        raise self.death()
+
+    def death(self) -> ArmFailed:
+        """That the server is gone, in its log's own words."""
+        process = self.server.process
+        code = process.exit_code() if process is not None else None
         ended = f"ended with status {code}" if code is not None else "no longer answers"
-        raise ArmFailed(
+        return ArmFailed(
             f"the server {ended} while it was being measured",
             where=f"arm {self.arm}, boot {self.boot.block}",
-            hint=f"its log: {process.log_path}",
-            log_lines=lines,
+            hint=f"its log: {process.log_path}" if process is not None else None,
+            log_lines=self.engine.explain_death(process.log_lines()) if process is not None else (),
         )
 
 

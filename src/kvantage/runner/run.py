@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from urllib.error import URLError
 
 from kvantage import __version__
 from kvantage.client import Client
@@ -212,6 +213,11 @@ class _Run:
         except ArmFailed as error:
             fail_boot(bench, error)
             raise
+        except (URLError, ConnectionError, TimeoutError) as error:
+            # a call besides the measured requests (a flush, a count of tokens) met a server that is gone
+            failure = bench.death()
+            fail_boot(bench, failure)
+            raise failure from error
         except asyncio.CancelledError:
             self.ledger.boot_interrupted(bench.boot, "it was stopped by the person")
             raise
@@ -237,8 +243,8 @@ class _Run:
         began = time.monotonic()
         try:
             await plan.run(bench)
-        except ArmFailed as error:
-            self.ledger.chain_broken(chain, error.message)
+        except (ArmFailed, URLError, ConnectionError, TimeoutError) as error:
+            self.ledger.chain_broken(chain, error.message if isinstance(error, ArmFailed) else str(error))
             raise
         except asyncio.CancelledError:
             self.ledger.chain_broken(chain, "it was stopped by the person")
