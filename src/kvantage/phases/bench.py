@@ -79,7 +79,6 @@ class Bench:
     counter: Count
     observer: Observer
     chain: Chain | None = None
-    prompt_tokens_per_s: float = 100.0
     _gauges: dict[str, float] = field(default_factory=dict)
 
     @property

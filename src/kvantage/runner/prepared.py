@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,8 +106,3 @@ def _all_different(arms: Sequence[ArmSettings], study: Study) -> None:
                 hint="change one, or leave one out: to see boot noise, raise `boots` instead",
             )
         seen[fingerprint] = arm.name
-
-
-def session_id() -> str:
-    """Names this session's re-check of the control."""
-    return time.strftime("%Y%m%dT%H%M%S", time.gmtime())
