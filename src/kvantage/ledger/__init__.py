@@ -2,5 +2,6 @@
 
 from kvantage.ledger.ledger import FILE, Boot, Chain, Ledger
 from kvantage.ledger.read import read_study
+from kvantage.ledger.schema import CLOSING
 
-__all__ = ["FILE", "Boot", "Chain", "Ledger", "read_study"]
+__all__ = ["CLOSING", "FILE", "Boot", "Chain", "Ledger", "read_study"]

@@ -19,7 +19,7 @@ from typing import Any, Self
 from kvantage.core import ArmSettings, CellKey, CounterDelta, Facts, LedgerError, LogReadings, RequestRecord
 from kvantage.ledger import codec
 from kvantage.ledger.blob import pack_chunks, pack_ids
-from kvantage.ledger.schema import LATER, TABLES, VERSION
+from kvantage.ledger.schema import CLOSING, LATER, TABLES, VERSION
 from kvantage.ledger.writer import Writer, connect, storage_error
 
 FILE = "ledger.sqlite"
@@ -219,6 +219,31 @@ class Ledger:
                 ).fetchone()[0]
             )
         )
+
+    def is_closed(
+        self, fingerprint: str, name: str, phase_fingerprint: str, rests_on: Mapping[str, Sequence[str]]
+    ) -> bool:
+        """True when that closing chain was run whole, and nothing that it rests on was measured after it.
+
+        `rests_on` gives, by fingerprint of an arm, the phase fingerprints of the chains that it looks at.
+        """
+
+        def work(db: sqlite3.Connection) -> bool:
+            closed = db.execute(
+                "SELECT max(id) FROM chains WHERE fingerprint = ? AND name = ? AND phase_fingerprint = ?"
+                " AND status = 'complete'",
+                (fingerprint, name, phase_fingerprint),
+            ).fetchone()[0]
+            if closed is None:
+                return False
+            later = db.execute(
+                "SELECT fingerprint, phase_fingerprint FROM chains WHERE id > ? AND status = 'complete'"
+                " AND name NOT LIKE ?",
+                (closed, CLOSING + "%"),
+            )
+            return not any(phase in rests_on.get(arm, ()) for arm, phase in later)
+
+        return bool(self._writer.do(work))
 
     def open_chain(self, boot: Boot, name: str, phase_fingerprint: str) -> Chain:
         """Begin a chain; its attempt is one more than the last."""

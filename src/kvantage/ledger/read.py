@@ -16,6 +16,7 @@ from kvantage.core.columns import BootRow, CellWindow, RequestColumns, SkippedPh
 from kvantage.ledger import codec
 from kvantage.ledger.blob import unpack_chunks
 from kvantage.ledger.ledger import FILE, check_version
+from kvantage.ledger.schema import CLOSING
 from kvantage.ledger.writer import connect, storage_error
 
 
@@ -87,7 +88,7 @@ def _read(db: sqlite3.Connection, path: Path) -> StudyData:
 def _chains_in_force(
     db: sqlite3.Connection, fingerprints: set[str], phase_fingerprints: set[str]
 ) -> dict[int, _ChainRow]:
-    best: dict[tuple[str, int, str], _ChainRow] = {}
+    best: dict[tuple[str, int | None, str], _ChainRow] = {}
     rows = db.execute(
         "SELECT id, fingerprint, block, name, phase_fingerprint, attempt, status, reason"
         " FROM chains ORDER BY id"
@@ -104,7 +105,8 @@ def _chains_in_force(
             row["status"],
             row["reason"],
         )
-        key = (chain.fingerprint, chain.block, chain.name)
+        block = None if chain.name.startswith(CLOSING) else chain.block
+        key = (chain.fingerprint, block, chain.name)
         held = best.get(key)
         if held is None or held.status != "complete" or chain.status == "complete":
             best[key] = chain

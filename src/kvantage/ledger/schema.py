@@ -8,6 +8,11 @@ LATER = {"windows": {"own_cpu_s": "REAL"}}
 them when it is gone on with.
 """
 
+CLOSING = "closing:"
+"""What the names of chains begin with that are run on the control when all arms were measured. Of such a
+chain the last whole run counts, whatever its block: it rests on all that came before it.
+"""
+
 TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 
