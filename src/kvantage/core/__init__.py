@@ -11,6 +11,16 @@ from kvantage.core.errors import (
     StudyError,
     UsageError,
 )
+from kvantage.core.exactness import (
+    EXACTNESS,
+    Answer,
+    AnswerKind,
+    ExactnessData,
+    Scores,
+    ScoringError,
+    Spoken,
+    answer_digest,
+)
 from kvantage.core.facts import CounterDelta, Facts, Snapshot
 from kvantage.core.host import Host, HostFacts, ServerProcess
 from kvantage.core.progress import Observer, Silent
@@ -19,6 +29,9 @@ from kvantage.core.record import ChunkTimes, RequestKey, RequestRecord
 from kvantage.core.secrets import masked_argv, masked_env, masked_text, secret_name
 
 __all__ = [
+    "EXACTNESS",
+    "Answer",
+    "AnswerKind",
     "ArmFailed",
     "ArmSettings",
     "CacheFlush",
@@ -27,6 +40,7 @@ __all__ = [
     "ChunkTimes",
     "CounterDelta",
     "Engine",
+    "ExactnessData",
     "ExitCode",
     "Facts",
     "Gate",
@@ -42,6 +56,8 @@ __all__ = [
     "RequestKey",
     "RequestRecord",
     "Samplers",
+    "Scores",
+    "ScoringError",
     "Server",
     "ServerProcess",
     "ServerSettings",
@@ -49,9 +65,11 @@ __all__ = [
     "Snapshot",
     "Source",
     "Speculation",
+    "Spoken",
     "StudyError",
     "Usage",
     "UsageError",
+    "answer_digest",
     "masked_argv",
     "masked_env",
     "masked_text",

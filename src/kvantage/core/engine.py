@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kvantage.core.arm import ArmSettings
+from kvantage.core.exactness import Scores
 from kvantage.core.facts import CounterDelta, Facts, Snapshot
 from kvantage.core.host import HostFacts, ServerProcess
 from kvantage.core.reading import Reading
@@ -114,9 +115,9 @@ class Engine(Protocol):
         ...
 
     async def gauges(self, server: Server) -> Mapping[str, float]:
-        """A cheap look while requests run: any of running, waiting, pool_usage (0 to 1) and
-        generation_tokens (a counter). It must cost the client no millisecond: a scan for these lines,
-        no full parse. Raises OSError when the server does not answer.
+        """A cheap look while requests run: any of running, waiting, pool_usage (0 to 1), and the counters
+        generation_tokens, drafts and accepted_tokens. It must cost the client no millisecond: a scan for
+        these lines, no full parse. Raises OSError when the server does not answer.
         """
         ...
 
@@ -130,6 +131,27 @@ class Engine(Protocol):
 
     def request_extras(self, server: Server, *, output_tokens: int | None) -> dict[str, Any]:
         """Fields to add to a chat request: exact output length, token ids, per-request counts."""
+        ...
+
+    def whole_extras(self, server: Server) -> dict[str, Any]:
+        """Fields to add to a chat request that is not streamed, so that its answer tells its token ids."""
+        ...
+
+    def read_ids(self, body: Mapping[str, Any]) -> tuple[int, ...] | None:
+        """The token ids of such an answer; None where it does not tell them."""
+        ...
+
+    async def score(
+        self,
+        server: Server,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]],
+        output_ids: Sequence[int],
+    ) -> Scores:
+        """How likely an answer's tokens are, by teacher forcing: given the prompt and those before them.
+
+        Raises ScoringError where the server cannot tell, OSError where it does not answer.
+        """
         ...
 
     def read_usage(self, final: Mapping[str, Any]) -> Usage:

@@ -14,6 +14,7 @@ from kvantage.core import (
     HostFacts,
     Launch,
     LogReadings,
+    Scores,
     Server,
     Snapshot,
     Usage,
@@ -27,6 +28,7 @@ from kvantage.engines.llamacpp.facts import Told, facts
 from kvantage.engines.llamacpp.log import read_log
 from kvantage.engines.llamacpp.metrics import look, snapshot
 from kvantage.engines.llamacpp.scan import scan
+from kvantage.engines.llamacpp.score import read_ids, score
 from kvantage.engines.llamacpp.usage import read_usage
 from kvantage.engines.startup import failed, wait_until_serving
 from kvantage.engines.vllm.counters import delta
@@ -97,6 +99,21 @@ class Llamacpp:
         if output_tokens is not None:
             extras |= {"max_tokens": output_tokens, "ignore_eos": True}
         return extras
+
+    def whole_extras(self, server: Server) -> dict[str, Any]:
+        return {"logprobs": True, "top_logprobs": 1}
+
+    def read_ids(self, body: Mapping[str, Any]) -> tuple[int, ...] | None:
+        return read_ids(body)
+
+    async def score(
+        self,
+        server: Server,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]],
+        output_ids: Sequence[int],
+    ) -> Scores:
+        return await score(server, messages, tools, output_ids)
 
     def read_usage(self, final: Mapping[str, Any]) -> Usage:
         return read_usage(final)

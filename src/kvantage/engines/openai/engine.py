@@ -17,6 +17,8 @@ from kvantage.core import (
     HostFacts,
     Launch,
     LogReadings,
+    Scores,
+    ScoringError,
     Server,
     Snapshot,
     Usage,
@@ -26,14 +28,17 @@ from kvantage.engines.answers import text_of
 from kvantage.engines.http import ask, fetch
 from kvantage.engines.llamacpp import Llamacpp
 from kvantage.engines.llamacpp import metrics as llamacpp_metrics
+from kvantage.engines.llamacpp import score as llamacpp_score
 from kvantage.engines.openai.attached import HINT, key_of, look_at
 from kvantage.engines.openai.facts import facts
 from kvantage.engines.recognise import engine_of_answer, engines_of_log, engines_of_metrics
 from kvantage.engines.sglang import Sglang
 from kvantage.engines.sglang import metrics as sglang_metrics
+from kvantage.engines.sglang import score as sglang_score
 from kvantage.engines.spelling import did_you_mean
 from kvantage.engines.vllm import Vllm
 from kvantage.engines.vllm import metrics as vllm_metrics
+from kvantage.engines.vllm import score as vllm_score
 from kvantage.engines.vllm.counters import delta
 from kvantage.engines.vllm.ready import said, tokens_of
 
@@ -43,6 +48,11 @@ _SNAPSHOTS = {
     "llamacpp": llamacpp_metrics.snapshot,
     "sglang": sglang_metrics.snapshot,
     "vllm": vllm_metrics.snapshot,
+}
+_SCORES = {
+    "vllm": vllm_score.score,
+    "sglang": sglang_score.score,
+    "llamacpp": llamacpp_score.score,
 }
 _LOOKS = (llamacpp_metrics.look, sglang_metrics.look, vllm_metrics.look)
 _SMOKE_TOKENS = 8
@@ -148,6 +158,30 @@ class OpenAi:
             return _engine(behind).request_extras(server, output_tokens=output_tokens)
         extras: dict[str, Any] = {"stream_options": {"include_usage": True}}
         return extras if output_tokens is None else extras | {"max_tokens": output_tokens}
+
+    def whole_extras(self, server: Server) -> dict[str, Any]:
+        """Those of the engine behind it where the arm names it; else vLLM's, which others leave unread."""
+        return _engine(server.arm.engine_options.get("behind")).whole_extras(server)
+
+    def read_ids(self, body: Mapping[str, Any]) -> tuple[int, ...] | None:
+        return next((ids for make in _BEHIND.values() if (ids := make().read_ids(body))), None)
+
+    async def score(
+        self,
+        server: Server,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]],
+        output_ids: Sequence[int],
+    ) -> Scores:
+        """By the route of the engine that it turns out to be; else by each in turn."""
+        behind = server.arm.engine_options.get("behind")
+        key, told = key_of(server.arm), []
+        for name in [behind] if behind in _SCORES else [*_SCORES]:
+            try:
+                return await _SCORES[name](server, messages, tools, output_ids, key)
+            except ScoringError as error:
+                told.append(error.message)
+        raise ScoringError("; ".join(dict.fromkeys(told)))
 
     def read_usage(self, final: Mapping[str, Any]) -> Usage:
         return _engine(engine_of_answer(final)).read_usage(final)

@@ -14,6 +14,7 @@ from kvantage.core import (
     HostFacts,
     Launch,
     LogReadings,
+    Scores,
     Server,
     Snapshot,
     Usage,
@@ -30,6 +31,7 @@ from kvantage.engines.sglang.lines import logical_lines
 from kvantage.engines.sglang.log import read_log
 from kvantage.engines.sglang.metrics import look, snapshot
 from kvantage.engines.sglang.request import request_extras
+from kvantage.engines.sglang.score import read_ids, score
 from kvantage.engines.sglang.usage import read_usage
 from kvantage.engines.startup import wait_until_serving
 from kvantage.engines.vllm.counters import delta
@@ -83,6 +85,21 @@ class Sglang:
 
     def request_extras(self, server: Server, *, output_tokens: int | None) -> dict[str, Any]:
         return request_extras(output_tokens)
+
+    def whole_extras(self, server: Server) -> dict[str, Any]:
+        return {"return_token_ids": True, "return_spec_tokens_details": True}
+
+    def read_ids(self, body: Mapping[str, Any]) -> tuple[int, ...] | None:
+        return read_ids(body)
+
+    async def score(
+        self,
+        server: Server,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]],
+        output_ids: Sequence[int],
+    ) -> Scores:
+        return await score(server, messages, tools, output_ids)
 
     def read_usage(self, final: Mapping[str, Any]) -> Usage:
         return read_usage(final)

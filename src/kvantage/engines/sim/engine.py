@@ -20,6 +20,8 @@ from kvantage.core import (
     HostFacts,
     Launch,
     LogReadings,
+    Scores,
+    ScoringError,
     Server,
     Snapshot,
     Usage,
@@ -102,6 +104,21 @@ class Sim:
 
     def request_extras(self, server: Server, *, output_tokens: int | None) -> dict[str, Any]:
         return like(server.arm).request_extras(server, output_tokens=output_tokens)
+
+    def whole_extras(self, server: Server) -> dict[str, Any]:
+        return like(server.arm).whole_extras(server)
+
+    def read_ids(self, body: Mapping[str, Any]) -> tuple[int, ...] | None:
+        return Vllm().read_ids(body) or Sglang().read_ids(body)
+
+    async def score(
+        self,
+        server: Server,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]],
+        output_ids: Sequence[int],
+    ) -> Scores:
+        raise ScoringError(MARK)
 
     def read_usage(self, final: Mapping[str, Any]) -> Usage:
         return (Vllm() if isinstance(final.get("metrics"), Mapping) else Sglang()).read_usage(final)

@@ -14,6 +14,7 @@ from kvantage.core import (
     HostFacts,
     Launch,
     LogReadings,
+    Scores,
     Server,
     Snapshot,
     Usage,
@@ -30,6 +31,7 @@ from kvantage.engines.vllm.log import read_log
 from kvantage.engines.vllm.metrics import cache_config, look, snapshot
 from kvantage.engines.vllm.ready import ready
 from kvantage.engines.vllm.request import request_extras
+from kvantage.engines.vllm.score import read_ids, score
 from kvantage.engines.vllm.usage import read_usage
 
 
@@ -79,6 +81,21 @@ class Vllm:
 
     def request_extras(self, server: Server, *, output_tokens: int | None) -> dict[str, Any]:
         return request_extras(output_tokens)
+
+    def whole_extras(self, server: Server) -> dict[str, Any]:
+        return {"return_token_ids": True}
+
+    def read_ids(self, body: Mapping[str, Any]) -> tuple[int, ...] | None:
+        return read_ids(body)
+
+    async def score(
+        self,
+        server: Server,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]],
+        output_ids: Sequence[int],
+    ) -> Scores:
+        return await score(server, messages, tools, output_ids)
 
     def read_usage(self, final: Mapping[str, Any]) -> Usage:
         return read_usage(final)
