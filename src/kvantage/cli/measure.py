@@ -3,92 +3,64 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from kvantage.calibrate import ensure, load_stored
+from kvantage.cli.feed import Feed, View
 from kvantage.cli.live import LiveView
 from kvantage.cli.plain import PlainView
 from kvantage.cli.show import write_and_show
 from kvantage.core import ExitCode, LedgerError
-from kvantage.ledger import FILE, Ledger
+from kvantage.ledger import whole_chains
 from kvantage.runner import Outcome, Prepared, Stopping, run_study
+from kvantage.session import calibrated, go_ahead, open_ledger
 
 
 def measure(prepared: Prepared, folder: Path, *, resume: bool, plain: bool) -> int:
     """Run a prepared study into `folder` and report; returns the exit code."""
-    ledger = _open(folder, resume)
-    _go_ahead()
-    interrupted = False
+    ledger = open_ledger(folder, resume)
+    go_ahead()
+    title = f"kvantage: {prepared.study.name}"
     outcome: Outcome | None = None
-    with ledger, _calibrated(ledger), _view(prepared, plain) as view:
+    feed = Feed(view(title, folder, plain), folder, title)
+    with ledger, calibrated(ledger, click.echo), feed:
         try:
-            outcome = asyncio.run(_until_told(lambda stop: run_study(prepared, ledger, view, stop)))
+            outcome = asyncio.run(_until_told(lambda stop: run_study(prepared, ledger, feed, stop), feed))
         except (asyncio.CancelledError, KeyboardInterrupt):
-            interrupted = True
-    if interrupted:
+            outcome = None
+        code = int(ExitCode.INTERRUPTED) if outcome is None else _code(outcome)
+        feed.on("end", code=code)
+    if outcome is None:
         click.echo("stopped: no server is left running, and what was finished is kept.", err=True)
     _report(folder)
-    if interrupted:
+    if outcome is None:
         click.echo("Go on by the same command with --resume.", err=True)
-        return int(ExitCode.INTERRUPTED)
-    assert outcome is not None
-    return _code(outcome)
+        return code
+    for arm, why in outcome.failed.items():
+        click.echo(f"arm {arm} was not measured: {why}", err=True)
+    return code
 
 
-AHEAD = -10
+def view(title: str, folder: Path, plain: bool, began: float | None = None) -> View:
+    """The live view, or plain lines where asked for, or where the output is no terminal that can be drawn on.
 
-
-def _go_ahead() -> None:
-    """Let this process, which does little and must be on time, run ahead of the server where that is allowed.
-
-    It takes a right that root has (or CAP_SYS_NICE). Servers are started at the usual priority all the same.
+    `began` is when the run began, by the wall clock; now where left out.
     """
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, min(AHEAD, os.getpriority(os.PRIO_PROCESS, 0)))
-
-
-@contextlib.contextmanager
-def _calibrated(ledger: Ledger) -> Iterator[None]:
-    """Write down how exact this machine's client is; measured in ten seconds where it is not known yet."""
-    if load_stored() is None:
-        click.echo(
-            "measuring the client's own error for ten seconds (`kvantage calibrate` does it in full) ..."
-        )
-    try:
-        ledger.event("calibration", **asyncio.run(ensure()).to_json())
-    except OSError as error:
-        ledger.event("calibration", missing=f"it could not be measured: {error}")
-    yield
-
-
-def _open(folder: Path, resume: bool) -> Ledger:
-    if resume and (folder / FILE).exists():
-        return Ledger.resume(folder)
-    try:
-        return Ledger.create(folder)
-    except OSError as error:
-        raise LedgerError(
-            f"cannot be written: {error.strerror}", where=str(error.filename or folder)
-        ) from error
-
-
-def _view(prepared: Prepared, plain: bool) -> LiveView | PlainView:
-    if plain or not sys.stdout.isatty():
-        return PlainView()
+    if plain or not sys.stdout.isatty() or os.environ.get("TERM") in ("dumb", "unknown"):
+        return PlainView(began)
     from rich.console import Console
 
-    return LiveView(f"kvantage: {prepared.study.name}", Console())
+    return LiveView(title, Console(), held=partial(whole_chains, folder), began=began)
 
 
-async def _until_told(work: Callable[[Stopping], Coroutine[Any, Any, Outcome]]) -> Outcome:
+async def _until_told(work: Callable[[Stopping], Coroutine[Any, Any, Outcome]], feed: Feed) -> Outcome:
     """Run until done; the first Ctrl-C ends the servers with grace, the second at once."""
     stopping = Stopping(asyncio.Event())
     loop = asyncio.get_running_loop()
@@ -99,7 +71,7 @@ async def _until_told(work: Callable[[Stopping], Coroutine[Any, Any, Outcome]]) 
         nonlocal told
         told += 1
         if told == 1:
-            click.echo("\nstopping: the server is being ended (once more to end it at once) ...", err=True)
+            feed.on("stopping", text="stopping: the server is being ended (Ctrl-C ends it at once) ...")
             task.cancel()
         else:
             stopping.at_once.set()
@@ -122,8 +94,6 @@ def _report(folder: Path) -> None:
 
 
 def _code(outcome: Outcome) -> int:
-    for arm, why in outcome.failed.items():
-        click.echo(f"arm {arm} was not measured: {why}", err=True)
     if not outcome.failed:
         return int(ExitCode.OK)
     if outcome.measured or outcome.kept:

@@ -11,6 +11,11 @@ from kvantage.ledger import read_study
 from kvantage.report import show_terminal, write_json, write_markdown
 
 
+def show(folder: Path) -> None:
+    """Analyse what the ledger holds and show the tables; writes nothing."""
+    show_terminal(analyse(read_study(folder)))
+
+
 def write_and_show(folder: Path) -> None:
     """Analyse what the ledger holds, write both files beside it, and show the tables."""
     findings = analyse(read_study(folder))

@@ -16,10 +16,11 @@ class Observer(Protocol):
         chain       arm, block, chain
         cell        arm, block, phase, workload, concurrency, requests
         request     arm, phase, workload, concurrency, prompt_id, ok, output_tokens, cached_tokens,
-                    prompt_tokens, seconds, error
-        live        tok_s, in_flight
+                    prompt_tokens, accepted_tokens, spec_steps, seconds, error
+        live        tok_s, acceptance_length (of the last second, bonus included), in_flight, and the
+                    server's gauges: running, waiting, pool_usage
         left        seconds, basis
-        skip        arm, block, phase, workload, reason
+        skip        arm, block, chain, phase, workload, reason
         failed      arm, block, reason, log_lines
         stopped     arm, block
         ask         text (something that the person is to do now)

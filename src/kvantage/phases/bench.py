@@ -168,6 +168,8 @@ class Bench:
                 prompt_tokens=each.prompt_tokens,
                 output_tokens=each.output_tokens,
                 cached_tokens=each.cached_tokens,
+                accepted_tokens=each.accepted_tokens,
+                spec_steps=each.spec_steps,
                 seconds=(each.end_ns - each.sent_ns) / 1e9,
             )
         return records
@@ -288,6 +290,7 @@ class Bench:
 
     async def _watch_gauges(self) -> None:
         last: tuple[float, float] | None = None
+        drafted: tuple[float, float] | None = None
         while True:
             await asyncio.sleep(GAUGE_PERIOD_S)
             try:
@@ -295,6 +298,12 @@ class Bench:
             except OSError:
                 continue
             now, generated = time.monotonic(), seen.pop("generation_tokens", None)
+            drafts, accepted = seen.pop("drafts", None), seen.pop("accepted_tokens", None)
+            length = None
+            if drafts is not None and accepted is not None:
+                if drafted is not None and drafts > drafted[0]:
+                    length = 1 + (accepted - drafted[1]) / (drafts - drafted[0])
+                drafted = drafts, accepted
             for name, value in seen.items():
                 self._gauges[name] = max(value, self._gauges.get(name, value))
             speed = None
@@ -302,7 +311,8 @@ class Bench:
                 if last is not None and generated >= last[1]:
                     speed = (generated - last[1]) / (now - last[0])
                 last = (now, generated)
-            self.observer.on("live", tok_s=speed, in_flight=self.client.progress.in_flight, **seen)
+            in_flight = self.client.progress.in_flight
+            self.observer.on("live", tok_s=speed, acceptance_length=length, in_flight=in_flight, **seen)
 
     async def _raise_if_dead(self) -> None:
         """Raise ArmFailed unless the server still answers after `ALIVE_S`: a front may outlive its engine."""

@@ -9,9 +9,9 @@ import unicodedata
 _MARKDOWN = re.compile(r"([\\`*_\[\]#~!|{}$@])")
 
 
-def plain(text: str) -> str:
-    """One line without control characters: no escape sequence reaches a terminal."""
-    flat = " ".join(text.split())
+def plain(text: str, *, fold: bool = True) -> str:
+    """One line without control characters: no escape sequence reaches a terminal. `fold` joins its blanks."""
+    flat = " ".join(text.split()) if fold else text
     return "".join("\ufffd" if unicodedata.category(char) in ("Cc", "Cf", "Cs") else char for char in flat)
 
 

@@ -64,7 +64,9 @@ def test_identities_hold_in_every_capture(path) -> None:  # type: ignore[no-unty
 @pytest.mark.parametrize("path", METRICS, ids=lambda path: path.name)
 def test_the_cheap_look_agrees_with_the_parser(path) -> None:  # type: ignore[no-untyped-def]
     found = snapshot(path.read_text(), 0)
+    drafts = {name: found.counters[name] for name in ("drafts", "accepted_tokens") if name in found.counters}
     assert look(path.read_bytes()) == {
+        **drafts,
         "running": found.gauges["running"],
         "waiting": found.gauges["waiting"],
         "pool_usage": found.gauges["pool_usage"],

@@ -89,11 +89,13 @@ _LOOK = {
     b"vllm:num_requests_waiting": "waiting",
     b"vllm:kv_cache_usage_perc": "pool_usage",
     b"vllm:generation_tokens_total": "generation_tokens",
+    b"vllm:spec_decode_num_drafts_total": "drafts",
+    b"vllm:spec_decode_num_accepted_tokens_total": "accepted_tokens",
 }
 
 
 def look(text: bytes) -> dict[str, float]:
-    """running, waiting, pool_usage and generation_tokens by a scan for their lines, without a parser."""
+    """Gauges, generated tokens, drafts and accepted ones, by a scan for their lines without a parser."""
     found: dict[str, float] = {}
     for name, word in _LOOK.items():
         start = text.find(b"\n" + name + b"{")
