@@ -174,6 +174,7 @@ def test_the_write_up_holds_its_sections() -> None:
         "The arms",
         "Results",
         "What the pool holds",
+        "Where the pool went",
         "Time to first token",
         "Acceptance",
         "What was void, and why",

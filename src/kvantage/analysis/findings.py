@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from kvantage.analysis.attribution import Attribution
 from kvantage.analysis.capacity import Pool, Sessions
 from kvantage.analysis.compare import Comparison
 from kvantage.analysis.decide import Verdict
@@ -122,6 +123,7 @@ class Findings:
     kvantage_version: str
     ladders: tuple[Ladder, ...] = ()
     sweeps: tuple[Sweep, ...] = ()
+    attributions: tuple[Attribution, ...] = ()
 
     def arm(self, name: str) -> ArmFindings:
         """The arm of that name. Raises KeyError when there is none."""

@@ -14,8 +14,10 @@ class Facts:
     """Read back after boot. The names in `readings` are the same for every engine:
 
     kv_pool_tokens, kv_pool_bytes, kv_pool_blocks, kv_block_tokens, kv_available_bytes,
-    kv_bytes_per_token, draft_kv_pool_bytes, state_cache_bytes, context_length,
-    effective_max_running, requested_max_running, weights_bytes, boot_s,
+    kv_bytes_per_token, target_kv_pool_bytes (where target and drafter share one pool),
+    draft_kv_pool_bytes, state_cache_bytes, state_buffer_bytes, context_length,
+    effective_max_running, requested_max_running, weights_bytes, draft_weights_bytes (where told
+    apart), activation_bytes, graphs_bytes, other_bytes, boot_s,
     dropped_blocks (lost by every prefix hit to the drafter), max_concurrency (requests of the whole
     context that fit in the pool, as the engine prints it).
 

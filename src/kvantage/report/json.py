@@ -21,6 +21,7 @@ from kvantage.analysis.findings import ArmFindings, BootFindings, Findings
 from kvantage.analysis.measure import CellFindings
 from kvantage.analysis.probes import ProbeResult, Recall
 from kvantage.analysis.trade import Trade
+from kvantage.report.attribution import attribution_json
 from kvantage.report.figures import number
 from kvantage.report.ladder import ladder_json
 from kvantage.report.sweep import sweep_json
@@ -67,6 +68,7 @@ def report(findings: Findings) -> Json:
         "comparisons": [_comparison(comparison) for comparison in findings.comparisons],
         "ttft": [ladder_json(each) for each in findings.ladders],
         "sweep": [sweep_json(each) for each in findings.sweeps],
+        "pool_attribution": [attribution_json(each) for each in findings.attributions],
         "drift": [_drift(each) for each in findings.drift],
         "events": [
             {"at": event.at, "kind": event.kind, "arm": event.arm, "text": event.text}

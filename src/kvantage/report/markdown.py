@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from kvantage.analysis.findings import Findings
 from kvantage.report import tables
+from kvantage.report.attribution import attribution_table
 from kvantage.report.escape import fenced, markdown
 from kvantage.report.ladder import hits_table, ladder_sentences, ladder_table
 from kvantage.report.sweep import sweep_sentences, sweep_table
@@ -28,6 +29,7 @@ def report_markdown(findings: Findings) -> str:
         *_table(tables.arms(findings)),
         *_table(tables.results(findings)),
         *_table(tables.sessions(findings)),
+        *_table(attribution_table(findings)),
         *_table(tables.first_tokens(findings)),
         *_table(ladder_table(findings)),
         *_sentences(ladder_sentences(findings)),

@@ -30,6 +30,7 @@ def test_a_plain_server() -> None:
         "kv_pool_bytes": 1 << 30,
         "kv_bytes_per_token": 2048,
         "draft_kv_pool_bytes": 0,
+        "target_kv_pool_bytes": 1 << 30,
         "kv_available_bytes": pytest.approx(1 << 30),
         "max_concurrency": 128.0,
         "context_length": 4096,

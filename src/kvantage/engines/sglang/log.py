@@ -69,7 +69,7 @@ def boot_readings(boot: Boot, pools: Pools | None) -> dict[str, Reading]:
     for name, by_rank in (("state_cache_bytes", boot.state_bytes), ("state_buffer_bytes", boot.buffer_bytes)):
         if by_rank:
             note = f"{_STATE_WORDS[name]}, on one rank; rounded"
-            found[name] = Reading.of(max(by_rank.values()), "bytes", "config", note=note)
+            found[name] = rounded(max(by_rank.values()), note)
     if contexts:
         found["context_length"] = Reading.of(max(contexts), "tokens", "config")
     if (asked := boot.requested_running) is not None:
@@ -80,15 +80,18 @@ def boot_readings(boot: Boot, pools: Pools | None) -> dict[str, Reading]:
         found["kv_block_tokens"] = Reading.of(page, "tokens", "config")
     if boot.weights:
         target, *draft = max(boot.weights.values(), key=lambda loads: loads[0][1])
-        found["weights_bytes"] = Reading.of(
-            target[1], "bytes", "config", note=f"{target[0]}, on one rank; rounded"
-        )
+        found["weights_bytes"] = rounded(target[1], f"{target[0]}, on one rank; rounded")
         if draft:
-            note = f"{draft[0][0]}, on one rank; rounded"
-            found["draft_weights_bytes"] = Reading.of(draft[0][1], "bytes", "config", note=note)
+            found["draft_weights_bytes"] = rounded(draft[0][1], f"{draft[0][0]}, on one rank; rounded")
     if boot.boot_s is not None:
         found["boot_s"] = Reading.of(boot.boot_s, "s", "log window", note="first line to 'ready to roll'")
     return found
+
+
+def rounded(size: float, note: str) -> Reading:
+    """Bytes that the log prints as GiB with two digits."""
+    low = max(0.0, size - HALF_DIGIT_BYTES)
+    return Reading.of(size, "bytes", "config", low=low, high=size + HALF_DIGIT_BYTES, note=note)
 
 
 def pool_readings(pools: Pools, *, with_tokens: bool) -> dict[str, Reading]:

@@ -21,6 +21,10 @@ _V0_BLOCKS = re.compile(r"# (?:GPU|gpu|cuda|CPU|cpu) blocks: (\d+)")
 _OVERRIDE = re.compile(r"Overriding num_gpu_blocks=(\d+) with num_gpu_blocks_override=")
 _BLOCK_SIZE = re.compile(r"Setting (?:kv cache|attention) block size to (\d+)")
 _WEIGHTS = re.compile(r"Model loading took ([\d.]+) (GiB|GB)")
+_USAGE = re.compile(
+    r"Actual usage is ([\d.]+) GiB for weight, ([\d.]+) GiB for peak activation,"
+    r" ([\d.]+) GiB for non-torch memory, and ([\d.]+) GiB for CUDAGraph memory"
+)
 _INIT = re.compile(r"init engine \([^)]*\) took ([\d.]+) s")
 _CONTEXT = re.compile(r"Using max model len (\d+)")
 _BATCHED = re.compile(r"Chunked prefill is enabled with max_num_batched_tokens=(\d+)")
@@ -48,6 +52,7 @@ class BootLog:
     block_tokens    where the log says that vLLM chose it
     batched_tokens  the most tokens of one step; `scheduled_tokens` is what speculation leaves of them
     profiled_blocks how many blocks the memory would have given, where their number was set
+    overhead_bytes  on the first rank that tells it: activation, other (not PyTorch's), graphs
     caching_off     vLLM's words when it turned prefix caching off by itself
     """
 
@@ -59,6 +64,7 @@ class BootLog:
     concurrency_length: int | None = None
     kv_bytes: Mapping[str, float] = field(default_factory=dict)
     weights_bytes: Mapping[str, float] = field(default_factory=dict)
+    overhead_bytes: Mapping[str, float] = field(default_factory=dict)
     block_tokens: int | None = None
     context_length: int | None = None
     batched_tokens: int | None = None
@@ -104,6 +110,13 @@ def boot_log(raw: Iterable[str]) -> BootLog:
             in_use[line.rank] = (numbers.number(found[1]) or 0.0) * GIB
         if found := _WEIGHTS.search(text):
             weights[line.rank] = (numbers.number(found[1]) or 0.0) * (GIB if found[2] == "GiB" else 1e9)
+        if "overhead_bytes" not in told and (found := _USAGE.search(text)):
+            figures = [numbers.number(found[place]) for place in (2, 3, 4)]
+            told["overhead_bytes"] = {
+                name: figure * GIB
+                for name, figure in zip(("activation", "other", "graphs"), figures, strict=True)
+                if figure is not None
+            }
         read_settings(line, told)
     return BootLog(
         pool_tokens=sum(pools.values()) or None,

@@ -22,6 +22,11 @@ NULL_BLOCK = "one block of it is vLLM's permanent null block"
 SMALLEST = "the smallest of several groups: blocks x size is not the pool"
 LOG_ROUNDING = 0.005 * GIB
 """The log prints GiB with two decimals."""
+OVERHEAD = {
+    "activation": "the most that activations took while profiling",
+    "other": "memory that is not PyTorch's",
+    "graphs": "CUDA graphs",
+}
 
 
 @dataclass(frozen=True)
@@ -152,9 +157,8 @@ def byte_readings(
             note = f"{blocks} blocks x {block:,} bytes by the model's geometry, on one rank"
             readings["kv_pool_bytes"] = Reading.of(blocks * block, unit, "computed", note=note)
             readings["kv_bytes_per_token"] = Reading.of(target + draft, unit, "computed", note="on one rank")
-            readings["draft_kv_pool_bytes"] = Reading.of(
-                blocks * draft * size, unit, "computed", note="on one rank"
-            )
+            for name, each in (("draft_kv_pool_bytes", draft), ("target_kv_pool_bytes", target)):
+                readings[name] = Reading.of(blocks * each * size, unit, "computed", note="on one rank")
             return readings
     share = blocks / planned
     low, high = share * (granted - slack) * planned / (planned + 1), share * (granted + slack)
@@ -207,13 +211,20 @@ def limit_readings(told: Told) -> dict[str, Reading]:
     if running := whole(told.setting("scheduler_config.max_num_seqs")):
         readings["effective_max_running"] = Reading.of(running, "requests", "config")
     if log.weights_bytes:
-        readings["weights_bytes"] = Reading.of(
-            max(log.weights_bytes.values()), "bytes", "config", note="drafter included, on the fullest rank"
-        )
+        note = "drafter included, on the fullest rank"
+        readings["weights_bytes"] = rounded(max(log.weights_bytes.values()), note)
+    for name, size in log.overhead_bytes.items():
+        readings[f"{name}_bytes"] = rounded(size, f"{OVERHEAD[name]}, on one rank")
     if log.init_s is not None:
         note = "the engine's own start: profiling, KV cache and warm-up, without loading and imports"
         readings["boot_s"] = Reading.of(log.init_s, "s", "config", note=note)
     return readings
+
+
+def rounded(size: float, note: str) -> Reading:
+    """Bytes that the log prints as GiB with two decimals."""
+    low = max(0.0, size - LOG_ROUNDING)
+    return Reading.of(size, "bytes", "config", low=low, high=size + LOG_ROUNDING, note=f"{note}; rounded")
 
 
 def dropped_blocks(told: Told, speculation: Mapping[str, Any]) -> Reading:
