@@ -2,13 +2,13 @@
 
 Each line of a file is one of: OpenAI's `{"messages": [...]}`, ShareGPT's `{"conversations":
 [{"from": "human", "value": "..."}, ...]}`, or plain `{"prompt": "..."}`; each may have an `id`, and
-`expected` with whatever the answer must hold.
+`expected` with whatever the answer must hold, and OpenAI `tools` that go with it.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ class Prompt:
     id: str
     messages: list[Json]
     expected: Any = None
+    tools: list[Json] = field(default_factory=list)
 
 
 def shipped_prompts(name: str) -> list[Prompt]:
@@ -46,7 +47,7 @@ def shipped_prompts(name: str) -> list[Prompt]:
     if name not in SHIPPED:
         raise PromptError(f"no prompts named {name!r} ship with kvantage; there are {SHIPPED}")
     path = resources.files("kvantage.workloads") / "prompts" / f"{name}.jsonl"
-    return _parse(path.read_text("utf-8"), f"{name}.jsonl")
+    return parse_prompts(path.read_text("utf-8"), f"{name}.jsonl")
 
 
 def load_prompts(path: str | Path) -> list[Prompt]:
@@ -55,10 +56,11 @@ def load_prompts(path: str | Path) -> list[Prompt]:
         text = Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise PromptError(f"{path}: can't be read: {error}") from error
-    return _parse(text, str(path))
+    return parse_prompts(text, str(path))
 
 
-def _parse(text: str, name: str) -> list[Prompt]:
+def parse_prompts(text: str, name: str) -> list[Prompt]:
+    """The prompts of JSON lines; `name` is what an error calls the text."""
     prompts: list[Prompt] = []
     seen: set[str] = set()
     for number, line in enumerate(text.split("\n"), 1):
@@ -75,7 +77,7 @@ def _parse(text: str, name: str) -> list[Prompt]:
         if id in seen:
             raise PromptError(f"{where}: the id {id!r} was used before")
         seen.add(id)
-        prompts.append(Prompt(id, _messages(value, where), value.get("expected")))
+        prompts.append(Prompt(id, _messages(value, where), value.get("expected"), _tools(value, where)))
     if not prompts:
         raise PromptError(f"{name}: no prompt in the file")
     return prompts
@@ -91,6 +93,13 @@ def _messages(value: Json, where: str) -> list[Json]:
             raise PromptError(f"{where}: `prompt` must be a text that isn't empty")
         return [{"role": "user", "content": value["prompt"]}]
     raise PromptError(f"{where}: none of `messages`, `conversations`, `prompt` is there")
+
+
+def _tools(value: Json, where: str) -> list[Json]:
+    tools = value.get("tools") or []
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        raise PromptError(f"{where}: `tools` must be a list of objects")
+    return tools
 
 
 def _openai(messages: Any, where: str) -> list[Json]:
