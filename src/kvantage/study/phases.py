@@ -22,8 +22,8 @@ from kvantage.study.fields import Count, Latency, Section, Text, Tokens, folder_
 from kvantage.study.paths import absolute, locate
 from kvantage.study.words import no_such
 
-PhaseName = Literal["ttft", "probes", "short", "sweep", "cold", "repeat"]
-PHASES: tuple[PhaseName, ...] = ("ttft", "probes", "short", "sweep", "cold", "repeat")
+PhaseName = Literal["ttft", "probes", "short", "sweep", "cold", "repeat", "exactness"]
+PHASES: tuple[PhaseName, ...] = ("ttft", "probes", "short", "sweep", "cold", "repeat", "exactness")
 """In the order of work: the ladder is first, so that it sees the first request after boot."""
 BUILTIN = "builtin"
 SHORTEST = 100
@@ -217,6 +217,53 @@ class Repeat(Section):
     output_tokens: Tokens = Field(default=2048, description="Output tokens of every request, exactly.")
 
 
+class Exactness(Section):
+    """Does speculation change the answers, by more than the server changes its own? The same prompts again
+    and again, alone and under load, compared token by token; the control scores what every arm said.
+    """
+
+    prompts: PromptSet = Field(
+        default=BUILTIN,
+        description="`builtin` (twenty prompts of eight kinds) or a JSONL file of one's own, as in `short`.",
+    )
+    output_tokens: Annotated[Tokens, Field(ge=64, le=2000)] = Field(
+        default=512, description="The longest answer, 64 to 2,000 tokens; an answer may end earlier."
+    )
+    repeats: Annotated[int, Field(ge=2)] = Field(
+        default=2,
+        description="How often each prompt is asked, whole; once more it is streamed. The control needs two "
+        "to be compared with itself.",
+    )
+    concurrency: Count | None = Field(
+        default=None,
+        description="Beside one at a time, at how many at once. Left out: the study's highest.",
+    )
+    samples: int = Field(
+        default=200,
+        ge=0,
+        description="Short answers at `temperature`, from each of `prefixes` prompts: is the distribution of "
+        "the next tokens the same? 0 leaves it out.",
+    )
+    prefixes: Count = Field(
+        default=4, description="Prompts of the set that are sampled from, the first ones."
+    )
+    temperature: Annotated[float, Field(gt=0, le=2)] = Field(default=1.0, description="Of the samples.")
+    tasks: int = Field(
+        default=10,
+        ge=0,
+        description="Items of each kind that have one right answer: sums, JSON, tool calls, recall. 0 leaves "
+        "them out.",
+    )
+    quantile: Annotated[float, Field(gt=0.5, lt=1)] = Field(
+        default=0.999,
+        description="The noise floor is this quantile of the gaps of the control's own tokens, fixed before.",
+    )
+    margin: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=0.05,
+        description="Two arms are as often right when the difference is surely below this, such as 0.05.",
+    )
+
+
 def _told(section: type[Section]) -> str:
     return " ".join(str(section.__doc__).split())
 
@@ -230,6 +277,7 @@ class Phases(Section):
     sweep: Sweep | None = Field(default=None, description=_told(Sweep))
     cold: Cold | None = Field(default=None, description=_told(Cold))
     repeat: Repeat | None = Field(default=None, description=_told(Repeat))
+    exactness: Exactness | None = Field(default=None, description=_told(Exactness))
 
     @model_validator(mode="before")
     @classmethod

@@ -320,6 +320,8 @@ class Study(Section):
                 raise UsageError(no_such("workload", workload, prompts), where=self.where("phases", phase))
             chosen = {name: text for name, text in prompts.items() if workload in (None, name)}
             work["prompts"] = {name: _content(name, text) for name, text in chosen.items()}
+        if phase == "exactness" and self.phases.exactness:
+            work["prompts"] = _content(phase, self.phases.exactness.prompts)
         text = json.dumps(work, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -342,7 +344,7 @@ class Study(Section):
         return doubts(self)
 
 
-_NOT_WORK = {"concurrency", "prompts", "lengths", "ttft_limit", "tpot_limit"}
+_NOT_WORK = {"concurrency", "prompts", "lengths", "ttft_limit", "tpot_limit", "quantile", "margin"}
 """Fields that a phase's fingerprint leaves out: what has chains or a hash of its own, and limits."""
 
 

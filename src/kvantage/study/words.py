@@ -16,7 +16,6 @@ from kvantage.study.units import show
 
 NOT_YET = {
     "until": "a target for repeated boots",
-    "phases.exactness": "exactness",
     "phases.admission": "measured admission",
     "phases.sessions": "growing sessions",
     "phases.trace": "a recorded trace",
