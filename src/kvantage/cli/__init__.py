@@ -15,16 +15,21 @@ from kvantage.cli.lazy import Entry, LazyGroup, ReaderLeft
 
 COMMANDS = {
     "quickstart": Entry("kvantage.cli.quickstart", "Compare four arms on a toy model, on this machine."),
+    "init": Entry("kvantage.cli.init", "Write a study file, by a few questions or by flags."),
+    "doctor": Entry("kvantage.cli.doctor", "Say what is installed, reachable or too old, and what to do."),
     "run": Entry("kvantage.cli.run", "Run a study: every arm, the same work, a report."),
+    "watch": Entry("kvantage.cli.watch", "Look at a run that is at work in another shell."),
     "probe": Entry("kvantage.cli.probe", "Say what a running server is, and what to change to measure it."),
     "measure": Entry("kvantage.cli.attach", "Measure one arm on a server that runs already."),
     "report": Entry("kvantage.cli.report", "Report again from what was measured."),
+    "export": Entry("kvantage.cli.export", "Write what was measured as Parquet, CSV or JSON tables."),
     "check": Entry("kvantage.cli.check", "Read a study file and say what it asks for."),
     "plan": Entry("kvantage.cli.plan", "Predict pools, sessions and speeds before anything is started."),
     "inspect": Entry("kvantage.cli.inspect", "Say what a server's log, metrics, answers or config mean."),
     "engines": Entry("kvantage.cli.engines", "Show the study's words against each engine's flags."),
     "calibrate": Entry("kvantage.cli.calibrate", "Prove how exactly this machine times a stream."),
     "golden": Entry("kvantage.cli.golden", "Serve streams whose times and tokens are known."),
+    "completion": Entry("kvantage.cli.completion", "Print what makes your shell complete kvantage's words."),
 }
 
 
@@ -32,7 +37,8 @@ COMMANDS = {
     cls=LazyGroup,
     entries=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="A study file is described in docs/study-file.md; exit codes in docs/exit-codes.md.",
+    epilog="`kvantage COMMAND --help` has examples. Every option can be given by a variable, such as"
+    " KVANTAGE_RUN_OUT for `run --out`. Colours: NO_COLOR. Exit codes: docs/exit-codes.md.",
 )
 @click.version_option(__version__, "-V", "--version", prog_name="kvantage", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
@@ -43,8 +49,9 @@ def cli() -> None:
     each drafter costs (KV pool, start-up, exactness) and what it buys (speed).
 
     \b
-      kvantage quickstart          on a toy model, in minutes, no GPU needed
-      kvantage run study.yaml      on your own model and server
+      kvantage quickstart               on a toy model, in minutes, no GPU needed
+      kvantage init                     writes a study file for your own model and server
+      kvantage run study.yaml           measures it, and reports
     """
 
 
@@ -104,7 +111,8 @@ def _report(error: Exception, debug: bool) -> int:
 def _without_debug(argv: list[str]) -> tuple[list[str], bool]:
     end = argv.index("--") if "--" in argv else len(argv)
     words = [word for word in argv[:end] if word != "--debug"]
-    return [*words, *argv[end:]], len(words) < end
+    asked = len(words) < end or os.environ.get("KVANTAGE_DEBUG", "") not in ("", "0")
+    return [*words, *argv[end:]], asked
 
 
 def _code(code: object) -> int:

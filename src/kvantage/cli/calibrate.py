@@ -22,6 +22,10 @@ def command(as_json: bool, quick: bool) -> None:
 
     The client times streams of a server whose every write is logged, at 1 to 1,024 streams. The result is
     stored and every report quotes it. Run it on a quiet machine.
+
+    \b
+      kvantage calibrate
+      kvantage calibrate --quick --json
     """
     loads = QUICK if quick else FULL
     said = Console(stderr=True)

@@ -19,6 +19,10 @@ def command(as_json: bool) -> None:
 
     A word without a flag is refused on that engine, with what would work. `openai` attaches to a server that
     runs: it has no flags.
+
+    \b
+      kvantage engines
+      kvantage engines --json
     """
     if as_json:
         click.echo(json.dumps(SECTIONS, indent=2))

@@ -8,8 +8,12 @@ import importlib.util
 import select
 import sys
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class LazyGroup(click.Group):
         command = importlib.import_module(self.entries[cmd_name].module).command
         if not isinstance(command, click.Command):
             raise TypeError(f"{self.entries[cmd_name].module}.command is not a click command")
+        _name_variables(command, cmd_name)
         return command
 
     def invoke(self, ctx: click.Context) -> object:
@@ -64,11 +69,37 @@ class LazyGroup(click.Group):
             ctx.fail(f"There is no command `{name}`.{ending}")
         return super().resolve_command(ctx, args)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Names and their help without importing a command: a shell waits for this at every Tab."""
+        from click.shell_completion import CompletionItem
+
+        return [
+            CompletionItem(name, help=self.entries[name].help)
+            for name in self.list_commands(ctx)
+            if name.startswith(incomplete)
+        ] or [
+            CompletionItem(option)
+            for parameter in self.get_params(ctx)
+            for option in parameter.opts
+            if incomplete.startswith("-") and option.startswith(incomplete)
+        ]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows = [(name, self.entries[name].help) for name in self.list_commands(ctx)]
         if rows:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
+
+
+def _name_variables(command: click.Command, name: str) -> None:
+    """Let each option be given by a variable named as the option is: KVANTAGE_RUN_DRY_RUN for `--dry-run`.
+
+    Click's own `auto_envvar_prefix` would use the name of the parameter in Python.
+    """
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and parameter.envvar is None:
+            option = max(parameter.opts, key=len).lstrip("-")
+            parameter.envvar = f"KVANTAGE_{name}_{option}".upper().replace("-", "_")
 
 
 def _stdout_is_closed() -> bool:

@@ -39,6 +39,10 @@ def command(
     It needs no GPU and takes about four minutes on two cores. Which models are used depends on the
     processor, and is said: on one with AMX the target has DeepSeek-V3's architecture and its native MTP
     head; elsewhere it is Qwen3-shaped, with a small draft model in the MTP head's place.
+
+    \b
+      kvantage quickstart --dry-run
+      kvantage quickstart
     """
     host = LocalHost()
     amx = host.facts().amx

@@ -49,6 +49,9 @@ def command(host: str, port: int, limit: int | None, while_stdin: bool, **option
 
     The first line printed is the address. Each option may also be given by a request, in its query or
     as `golden: {...}` in its body.
+
+    \b
+      kvantage golden --ttft-ms 50 --step-ms 20 --tokens-per-chunk 3
     """
     try:
         chosen = Options(**options)
