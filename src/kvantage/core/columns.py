@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from kvantage.core.arm import ArmSettings
 from kvantage.core.cell import CellKey
 from kvantage.core.engine import LogReadings
+from kvantage.core.exactness import ExactnessData
 from kvantage.core.facts import CounterDelta, Facts
 
 Strings = NDArray[np.str_]
@@ -149,3 +150,4 @@ class StudyData:
     events: tuple[Mapping[str, Any], ...] = ()
     simulated: bool = False
     kvantage_version: str = ""
+    exactness: ExactnessData = field(default_factory=ExactnessData)

@@ -16,9 +16,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from kvantage.core import ArmSettings, CellKey, CounterDelta, Facts, LedgerError, LogReadings, RequestRecord
+from kvantage.core import (
+    ArmSettings,
+    CellKey,
+    CounterDelta,
+    Facts,
+    LedgerError,
+    LogReadings,
+    RequestRecord,
+    Scores,
+)
 from kvantage.ledger import codec
 from kvantage.ledger.blob import pack_chunks, pack_ids
+from kvantage.ledger.exactness import SCORES_TABLE, score_row
 from kvantage.ledger.schema import CLOSING, LATER, TABLES, VERSION
 from kvantage.ledger.writer import Writer, connect, storage_error
 
@@ -77,6 +87,7 @@ class Ledger:
                 )
             connection = connect(path)
             connection.executescript(TABLES)
+            connection.executescript(SCORES_TABLE)
             connection.execute("INSERT INTO meta VALUES ('version', ?)", (str(VERSION),))
             connection.close()
         except sqlite3.Error as error:
@@ -384,6 +395,12 @@ class Ledger:
         columns, marks = ", ".join(row), ", ".join(f":{name}" for name in row)
         self._writer.do(lambda db: db.execute(f"INSERT INTO windows ({columns}) VALUES ({marks})", row))
 
+    def add_scores(self, chain: Chain, prompt_id: str, digest: str, scores: Scores) -> None:
+        """Append the scores of one answer's tokens; `digest` names the prompt and the tokens."""
+        row = score_row(chain.id, prompt_id, digest, scores)
+        marks = ", ".join("?" * len(row))
+        self._writer.do(lambda db: db.execute(f"INSERT INTO scores VALUES (NULL, {marks})", row))
+
     def skip(self, fingerprint: str, block: int, phase: str, workload: str, reason: str) -> None:
         """Something was not run, and why; the last reason stands."""
         row = (fingerprint, block, phase, workload, reason)
@@ -430,6 +447,7 @@ def check_version(path: Path) -> None:
 
 
 def _add_later_columns(db: sqlite3.Connection) -> None:
+    db.execute(SCORES_TABLE)
     for table, columns in LATER.items():
         held = {row[1] for row in db.execute(f"PRAGMA table_info({table})")}
         for name, kind in columns.items():

@@ -15,6 +15,7 @@ from kvantage.core import ArmSettings, CellKey, CounterDelta, Facts, LedgerError
 from kvantage.core.columns import BootRow, CellWindow, RequestColumns, SkippedPhase, StudyData
 from kvantage.ledger import codec
 from kvantage.ledger.blob import unpack_chunks
+from kvantage.ledger.exactness import read_exactness
 from kvantage.ledger.ledger import FILE, check_version
 from kvantage.ledger.schema import CLOSING
 from kvantage.ledger.writer import connect, storage_error
@@ -23,6 +24,7 @@ from kvantage.ledger.writer import connect, storage_error
 @dataclass(frozen=True, slots=True)
 class _ChainRow:
     id: int
+    boot: int
     fingerprint: str
     block: int
     name: str
@@ -82,6 +84,15 @@ def _read(db: sqlite3.Connection, path: Path) -> StudyData:
         events=events,
         simulated=any(event["kind"] == "simulated" for event in events),
         kvantage_version=head["kvantage_version"],
+        exactness=read_exactness(
+            db,
+            {
+                chain.id: (names[chain.fingerprint], chain.block, chain.boot)
+                for chain in chains.values()
+                if chain.status == "complete"
+            },
+            events,
+        ),
     )
 
 
@@ -90,7 +101,7 @@ def _chains_in_force(
 ) -> dict[int, _ChainRow]:
     best: dict[tuple[str, int | None, str], _ChainRow] = {}
     rows = db.execute(
-        "SELECT id, fingerprint, block, name, phase_fingerprint, attempt, status, reason"
+        "SELECT id, boot, fingerprint, block, name, phase_fingerprint, attempt, status, reason"
         " FROM chains ORDER BY id"
     )
     for row in rows:
@@ -98,6 +109,7 @@ def _chains_in_force(
             continue
         chain = _ChainRow(
             row["id"],
+            row["boot"],
             row["fingerprint"],
             row["block"],
             row["name"],
