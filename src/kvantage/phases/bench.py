@@ -41,7 +41,8 @@ class Ask:
     `exact` makes the answer exactly `output_tokens` long, so that every arm does the same work; else it
     is a limit. Asks of one `repeat` leave together, one repeat after the other. A prompt that was sent
     before is asked `again`: its expected hit follows from its own length. `check` looks at the answer and
-    returns what the report should know of it.
+    returns what the report should know of it. A `whole` answer is not streamed, and tells its token ids
+    where the engine can. `temperature` and `seed` take the place of the arm's own.
     """
 
     prompt_id: str
@@ -55,6 +56,9 @@ class Ask:
     expected_cached: tuple[int, int] | None = None
     again: bool = False
     check: Check | None = None
+    whole: bool = False
+    temperature: float | None = None
+    seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,20 +187,22 @@ class Bench:
             "stream": True,
             "stream_options": {"include_usage": True},
             "max_tokens": ask.output_tokens,
-            "temperature": samplers.temperature,
+            "temperature": samplers.temperature if ask.temperature is None else ask.temperature,
             "top_p": samplers.top_p,
             "top_k": -1 if samplers.top_k is None else samplers.top_k,
             "min_p": samplers.min_p,
             "presence_penalty": samplers.presence_penalty,
             "frequency_penalty": samplers.frequency_penalty,
             "repetition_penalty": samplers.repetition_penalty,
-            "seed": samplers.seed,
+            "seed": samplers.seed if ask.seed is None else ask.seed,
         }
         if ask.tools:
             body["tools"] = list(ask.tools)
         extras = self.engine.request_extras(
             self.server, output_tokens=ask.output_tokens if ask.exact else None
         )
+        if ask.whole:
+            extras |= {"stream": False, "stream_options": None, **self.engine.whole_extras(self.server)}
         body = {name: value for name, value in {**body, **extras}.items() if value is not None}
         url, headers = f"{self.server.url}/v1/chat/completions", self.server.headers
         return ChatRequest(url, body, headers, deadline_s=self._deadline_s(ask))
@@ -232,6 +238,8 @@ class Bench:
             reading=reading,
             expected_cached=expected,
         )
+        if ask.whole and made.status == "ok" and made.token_ids is None:
+            made = replace(made, token_ids=self.engine.read_ids(exchange.json()))
         if ask.check is not None and made.status == "ok":
             made = replace(made, checks=dict(ask.check(made)))
         return made
