@@ -8,7 +8,7 @@ import resource
 import sys
 from pathlib import Path
 
-from kvantage.client import ChatRequest, Client, read_exchange, run_closed, time_stream
+from kvantage.client import ChatRequest, Client, decode_rate, read_exchange, run_closed
 
 
 async def main(url: str, streams: int, requests: int, tokens: int, out: Path) -> None:
@@ -25,9 +25,13 @@ async def main(url: str, streams: int, requests: int, tokens: int, out: Path) ->
         )
     readings = [read_exchange(each) for each in exchanges]
     counts = [int(each.final["usage"]["completion_tokens"]) for each in readings]
-    timings = [time_stream(*each) for each in zip(exchanges, readings, counts, strict=True)]
-    ttft = [each.ttft_s for each in timings if each.ttft_s is not None]
-    itl = [each.itl_s for each in timings if each.itl_s is not None]
+    pairs = list(zip(exchanges, readings, strict=True))
+    ttft = [(each.first_ns - sent.sent_ns) / 1e9 for sent, each in pairs if each.first_ns is not None]
+    rates = [
+        decode_rate(each.chunks.times_ns, each.chunks.tokens, count)[0]
+        for each, count in zip(readings, counts, strict=True)
+    ]
+    itl = [1 / rate for rate in rates if rate is not None]
     said = {
         "ttft_ms": sum(ttft) / len(ttft) * 1e3,
         "itl_ms": sum(itl) / len(itl) * 1e3,

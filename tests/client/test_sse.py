@@ -6,10 +6,12 @@ import json
 import re
 from array import array
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic_core import from_json
 
 from kvantage.client import Exchange, StreamReading, read_exchange
 from kvantage.client.sse import read_events
@@ -315,43 +317,105 @@ TEXTS = st.one_of(
 )
 
 
-@settings(max_examples=200)
-@given(
-    st.lists(
-        st.fixed_dictionaries(
-            {"content": TEXTS},
-            optional={
-                "role": st.just("assistant"),
-                "reasoning": TEXTS | st.none(),
-                "usage": st.none() | st.just({"completion_tokens": 3}),
-                "token_ids": st.none() | st.just([1, 2]),
-                "finish_reason": st.none() | st.just("stop"),
-                "stop_reason": st.none() | st.integers(0, 3),
-                "id": st.sampled_from(["a", "b"]),
-                "error": st.none() | st.just("died"),
-            },
-        ),
-        max_size=8,
+CHUNKS = st.lists(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "content": TEXTS | st.none(),
+            "role": st.just("assistant"),
+            "reasoning": TEXTS | st.none(),
+            "reasoning_content": TEXTS | st.none(),
+            "text": TEXTS,
+            "tool_calls": st.sampled_from([None, [], [{"index": 0, "function": {"arguments": "{}"}}]]),
+            "usage": st.none() | st.builds(lambda count: {"completion_tokens": count}, st.integers(1, 9)),
+            "token_ids": st.none() | st.just([1, 2]),
+            "finish_reason": st.none() | st.just("stop"),
+            "stop_reason": st.none() | st.integers(0, 3),
+            "id": st.sampled_from(["a", "b"]),
+            "error": st.none() | st.just("died"),
+        },
     ),
-    st.booleans(),
-    st.sampled_from([None, (",", ":")]),
+    min_size=1,
+    max_size=4,
 )
+IN_DELTA = ("content", "role", "reasoning", "reasoning_content", "tool_calls")
+IN_CHOICE = ("token_ids", "finish_reason", "stop_reason")
+
+
+def stream_of(
+    kinds: list[dict[str, Any]], order: list[int], ascii_only: bool, spaced: bool, whole: bool
+) -> list[bytes]:
+    """Events of a few kinds in any order, as servers send them: again and again, with another text."""
+    events = []
+    for place, number in enumerate(order):
+        fields = dict(kinds[number % len(kinds)])
+        for name in ("content", "reasoning", "reasoning_content", "text"):
+            if fields.get(name) and place % 3:
+                fields[name] = f"{'' if place % 2 else ' '}w{place}"
+        choice = {name: fields.pop(name) for name in IN_CHOICE if name in fields}
+        if "text" in fields:
+            choice["text"] = fields.pop("text")
+        else:
+            choice["delta"] = {name: fields.pop(name) for name in IN_DELTA if name in fields}
+        chunk = {"choices": [{"index": 0, **choice}], **fields}
+        text = json.dumps(chunk, ensure_ascii=ascii_only, separators=None if spaced else (",", ":"))
+        events.append(f"data: {text}\n\n".encode())
+    return [*events, b"data: [DONE]\n\n"] if whole else events
+
+
+def read_slowly(exchange: Exchange) -> StreamReading:
+    """Every event parsed for itself."""
+    with mock.patch("kvantage.client.stream.find_form", return_value=None):
+        return read_exchange(exchange)
+
+
+ORDERS = st.lists(st.sampled_from([0, 0, 0, 0, 1, 2, 3]), max_size=12)
+
+
+@settings(max_examples=400)
+@given(CHUNKS, ORDERS, st.booleans(), st.booleans(), st.booleans(), st.integers(1, 15))
 def test_the_short_cut_changes_nothing(
-    chunks: list[dict[str, Any]], ascii_only: bool, separators: tuple[str, str] | None
+    kinds: list[dict[str, Any]], order: list[int], ascii_only: bool, spaced: bool, whole: bool, reads: int
 ) -> None:
-    texts = []
-    for given_chunk in chunks:
-        fields = dict(given_chunk)
-        delta = {name: fields.pop(name) for name in ("content", "role", "reasoning") if name in fields}
-        choice = {
-            name: fields.pop(name) for name in ("token_ids", "finish_reason", "stop_reason") if name in fields
-        }
-        whole = {"choices": [{"index": 0, "delta": delta, **choice}], **fields}
-        texts.append(json.dumps(whole, ensure_ascii=ascii_only, separators=separators))
-    # a stray blank in front of each object keeps its bytes from ever being alike
-    plain, apart = (
-        "".join(f"data: {' ' * (place * step)}{text}\n\n" for place, text in enumerate(texts)).encode()
-        for step in (0, 1)
-    )
-    quick, slow = read_exchange(exchange_of(plain)), read_exchange(exchange_of(apart))
-    assert quick == slow
+    exchange = exchange_of(b"".join(stream_of(kinds, order, ascii_only, spaced, whole)), reads)
+    assert read_exchange(exchange) == read_slowly(exchange)
+
+
+@settings(max_examples=400)
+@given(
+    CHUNKS,
+    ORDERS,
+    st.integers(0, 3000),
+    st.sampled_from(
+        [b"", b'"', b"\\", b"\n", b"\r", b"\xff", b": x\n\n", b'"content":"a",', b"event: error\n"]
+    ),
+    st.integers(0, 3),
+)
+def test_the_short_cut_changes_nothing_in_a_spoilt_stream(
+    kinds: list[dict[str, Any]], order: list[int], place: int, put: bytes, cut: int
+) -> None:
+    body = b"".join(stream_of(kinds, order, False, False, True))
+    place %= len(body)
+    exchange = exchange_of(body[:place] + put + body[place + cut :], 3)
+    assert read_exchange(exchange) == read_slowly(exchange)
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        '"content":"%s"',
+        '"role":"assistant","content":"%s","tool_calls":[]',
+        '"content":null,"reasoning":"%s"',
+    ],
+)
+def test_chunks_of_one_form_are_parsed_once(delta: str) -> None:
+    chunks = [
+        f'data: {{"id":"a","choices":[{{"index":0,"delta":{{{delta % word}}}}}],"usage":null}}\n\n'
+        for word in ("one", " two", "drei ✅", " four") * 16
+    ]
+    body = "".join(chunks).encode() + b"data: [DONE]\n\n"
+    with mock.patch("kvantage.client.stream.from_json", wraps=from_json) as parse:
+        reading = read_exchange(exchange_of(body, 64))
+    assert parse.call_count == 2
+    assert reading.content + reading.reasoning == "one twodrei ✅ four" * 16
+    assert len(reading.chunks) == 64

@@ -9,14 +9,18 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
+from collections.abc import Sequence
 from time import monotonic_ns, time_ns
-from typing import cast
+from typing import Any, cast
 
 from kvantage.client.connection import Connection, Progress
 from kvantage.core.stamps import NOTES_BYTES, arrival_ns, ask_for_stamps, stamping
 from kvantage.core.timer import Ticker
 
 INBOX_BYTES = 256 * 1024
+
+# what getaddrinfo gives
+Addresses = Sequence[tuple[int, int, int, str, Any]]
 
 # From so many requests in flight on, reads are gathered: one waking then serves several. Stamps are the
 # kernel's, so nothing is lost but that chunks of one stream less than a period apart share a stamp.
@@ -25,11 +29,15 @@ GATHER_NS = 2_000_000
 
 
 class Sockets:
-    """Every plain socket of a client, behind one epoll that the event loop waits for."""
+    """Every plain socket of a client, behind one epoll that the event loop waits for.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, progress: Progress) -> None:
+    `tick_ns` is a moment at which the loop is woken anyway, every so many periods: gathering keeps in step.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, progress: Progress, tick_ns: int) -> None:
         self._loop = loop
         self._progress = progress
+        self._tick_ns = tick_ns
         self._open: dict[int, PlainCarrier] = {}
         self._gathering = False
         self._inbox = memoryview(bytearray(INBOX_BYTES))
@@ -48,10 +56,13 @@ class Sockets:
         self._epoll.close()
         self._stamping.close()
 
-    async def connect(self, host: str, port: int, connection: Connection) -> None:
+    async def find(self, host: str, port: int) -> Addresses:
+        """The addresses of a host. Raises OSError."""
+        return await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+
+    async def connect(self, found: Addresses, connection: Connection) -> None:
         """Open a socket for a connection, trying each of the host's addresses. Raises OSError."""
-        found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        failure: OSError = OSError(f"{host} has no address")
+        failure: OSError = OSError(f"{connection.origin.host} has no address")
         for family, kind, protocol, _, address in found:
             made = socket.socket(family, kind, protocol)
             made.setblocking(False)
@@ -81,7 +92,8 @@ class Sockets:
         if not self._gathering and self._progress.in_flight >= GATHER_FROM:
             self._gathering = True
             self._loop.remove_reader(self._epoll.fileno())
-            self._ticker.ring_at(monotonic_ns() + GATHER_NS)
+            now = monotonic_ns()
+            self._ticker.ring_every(GATHER_NS, now + 1 + (self._tick_ns - now - 1) % GATHER_NS)
 
     def forget(self, fd: int) -> None:
         """A socket is about to be closed."""
@@ -93,12 +105,10 @@ class Sockets:
         self._epoll.modify(fd, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
 
     def _gather(self) -> None:
-        due_ns = monotonic_ns() + GATHER_NS
         self._drain()
-        if self._progress.in_flight >= GATHER_FROM // 2:
-            self._ticker.ring_at(due_ns)
-        else:
+        if self._progress.in_flight < GATHER_FROM // 2:
             self._gathering = False
+            self._ticker.ring_at(None)
             self._loop.add_reader(self._epoll.fileno(), self._drain)
 
     def _drain(self) -> None:

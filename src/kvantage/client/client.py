@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from kvantage.client.carriers import INBOX_BYTES, LoopCarrier, Sockets
+from kvantage.client.carriers import INBOX_BYTES, Addresses, LoopCarrier, Sockets
 from kvantage.client.connection import Answer, Connection, Progress
 from kvantage.client.exchange import Exchange
 from kvantage.client.lag import LagProbe
@@ -47,7 +47,9 @@ class Client:
     async def __aenter__(self) -> Client:
         self._loop = asyncio.get_running_loop()
         self.lag.__enter__()
-        self._sockets = Sockets(self._loop, self.progress) if hasattr(select, "epoll") else None
+        self._sockets = (
+            Sockets(self._loop, self.progress, self.lag.tick_ns) if hasattr(select, "epoll") else None
+        )
         return self
 
     async def __aexit__(
@@ -111,9 +113,16 @@ class Client:
         origin = split_url(where)[0] if isinstance(where, str) else where
         idle = self._idle[origin]
         missing = min(connections, self._max_connections) - sum(1 for each in idle if each.usable)
+        found: Addresses | None = None
+        if missing > 0 and self._sockets is not None and not origin.tls:
+            try:
+                found = await self._sockets.find(origin.host, origin.port)
+            except (OSError, UnicodeError):
+                return sum(1 for each in idle if each.usable)
         for start in range(0, missing, 64):
             opened = await asyncio.gather(
-                *(self._connect(origin) for _ in range(min(64, missing - start))), return_exceptions=True
+                *(self._connect(origin, found) for _ in range(min(64, missing - start))),
+                return_exceptions=True,
             )
             idle.extend(each for each in opened if isinstance(each, Connection))
             if any(isinstance(each, BaseException) for each in opened):
@@ -180,10 +189,11 @@ class Client:
                 return connection
         return None
 
-    async def _connect(self, origin: Origin) -> Connection:
+    async def _connect(self, origin: Origin, found: Addresses | None = None) -> Connection:
         connection = Connection(self._loop, origin, self.progress)
         if self._sockets is not None and not origin.tls:
-            await self._sockets.connect(origin.host, origin.port, connection)
+            found = found or await self._sockets.find(origin.host, origin.port)
+            await self._sockets.connect(found, connection)
         else:
             if origin.tls and self._tls is None:
                 self._tls = ssl.create_default_context()

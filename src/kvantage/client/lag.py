@@ -106,6 +106,11 @@ class LagProbe:
             self._handle = None
         self._loop = None
 
+    @property
+    def tick_ns(self) -> int:
+        """A moment at which it wakes the loop; it does so a whole number of periods before and after."""
+        return self._due_ns
+
     @contextlib.contextmanager
     def span(self) -> Iterator[Delays]:
         """Collect every delay while the block runs: `with probe.span() as delays`."""

@@ -11,8 +11,8 @@ from typing import Any, Literal
 from pydantic_core import from_json
 
 from kvantage.client.exchange import Exchange
-from kvantage.client.form import Form, find_form
-from kvantage.client.sse import Event, read_events
+from kvantage.client.form import find_form
+from kvantage.client.sse import Cutter, Event, read_events
 from kvantage.core import ChunkTimes
 
 # What a choice holds besides these (stop_reason, matched_stop, ...) is kept in `final`.
@@ -131,32 +131,39 @@ class _Reader:
         self.times, self.tokens = array("q"), array("i")
 
     def read_stream(self, exchange: Exchange) -> None:
-        cut = read_events(exchange.body)
-        self.events, self.comments = len(cut.events), cut.comments
-        events = cut.events
-        if exchange.complete and cut.rest:
-            # Some servers leave out the last blank line. In a cut stream the rest is a torn event.
-            last = read_events(cut.rest + b"\n\n").events
-            events += tuple(Event(len(exchange.body), each.data, each.name) for each in last)
-            self.events = len(events)
-        read_ns, read_ends = exchange.read_ns, exchange.read_ends
+        body, read_ns, read_ends = exchange.body, exchange.read_ns, exchange.read_ends
+        cutter = Cutter(body)
         at, last_read = 0, len(read_ends) - 1
-        form: Form | None = None
-        for event in events:
-            while at < last_read and read_ends[at] < event.end:
-                at += 1
-            now = read_ns[at]
-            text = form.text(event.data) if form is not None else None
-            if text is not None:
-                self.content.append(text)
-                self.times.append(now)
-                self.tokens.append(-1)
-                continue
-            chunk = self.read(event, now)
-            if form is None and chunk is not None and not event.name:
-                form = find_form(event.data, chunk)
-            if self.done:
-                return
+        begin = cutter.position
+        while (event := cutter.next()) is not None:
+            self.events += 1
+            if not self.done:
+                while at < last_read and read_ends[at] < event.end:
+                    at += 1
+                chunk = self.read(event, read_ns[at])
+                if chunk is not None and not event.name:
+                    form = find_form(body[begin : event.end], chunk)
+                    if form is not None:
+                        text, times, cutter.position, at = form.follow(
+                            body, event.end, read_ns, read_ends, at
+                        )
+                        self.follow(text, times, reasoning=form.reasoning)
+            begin = cutter.position
+        self.comments = cutter.comments
+        if exchange.complete and cutter.rest:
+            # Some servers leave out the last blank line. In a cut stream the rest is a torn event.
+            for last in read_events(cutter.rest + b"\n\n").events:
+                self.events += 1
+                if not self.done:
+                    self.read(last._replace(end=len(body)), read_ns[last_read])
+
+    def follow(self, text: str, times: array[int], *, reasoning: bool) -> None:
+        """Take in chunks of text that came right behind another such one, and told no counts."""
+        if times:
+            (self.reasoning if reasoning else self.content).append(text)
+            self.times.extend(times)
+            self.events += len(times)
+            self.tokens.extend([-1] * len(times))
 
     def read(self, event: Event, now: int) -> dict[str, Any] | None:
         """Read one event; the chunk that it holds, where it holds one."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from kvantage.client.exchange import Exchange
 from kvantage.client.stream import StreamReading
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 NANO = 1e-9
 
@@ -56,6 +58,8 @@ def time_stream(exchange: Exchange, reading: StreamReading, output_tokens: int |
 
 def chunk_gaps(times_ns: Sequence[int]) -> NDArray[np.float64]:
     """Seconds between neighbouring chunks; one fewer than there are chunks."""
+    import numpy as np  # a process that only loads a server has no need of it, and starts sooner
+
     return np.diff(np.asarray(times_ns, dtype=np.int64)) * NANO
 
 

@@ -100,10 +100,14 @@ class Alarm:
 
 
 class Ticker:
-    """Calls a function when its moment has come, again and again; the function says what the next is.
+    """Calls a function when its moment has come, again and again: the function says what the next is, or
+    there is a period.
 
         with Ticker(write_what_is_due) as ticker:
             ticker.ring_at(first_ns)
+
+        with Ticker(look) as ticker:
+            ticker.ring_every(2_000_000, first_ns)
 
     Without a kernel timer, asyncio's own is used, late by up to a millisecond.
     """
@@ -111,6 +115,7 @@ class Ticker:
     def __init__(self, call: Callable[[], None]) -> None:
         self._call = call
         self._at_ns: int | None = None
+        self._period_ns = 0
         self._handle: asyncio.TimerHandle | None = None
         self._fd = -1
 
@@ -134,11 +139,20 @@ class Ticker:
 
     def ring_at(self, at_ns: int | None) -> None:
         """Call at that moment (time.monotonic_ns; at once when it has passed); None calls no more."""
-        if at_ns == self._at_ns:
+        if at_ns == self._at_ns and not self._period_ns:
             return
-        self._at_ns = at_ns
+        self._at_ns, self._period_ns = at_ns, 0
+        self._set()
+
+    def ring_every(self, period_ns: int, first_ns: int) -> None:
+        """Call at `first_ns` and every period after it; periods that were missed are one call."""
+        self._at_ns, self._period_ns = first_ns, period_ns
+        self._set()
+
+    def _set(self) -> None:
+        at_ns = self._at_ns
         if self._fd >= 0:
-            set_timer(self._fd, 0 if at_ns is None else max(at_ns, 1))
+            set_timer(self._fd, 0 if at_ns is None else max(at_ns, 1), self._period_ns)
             return
         if self._handle is not None:
             self._handle.cancel()
@@ -147,6 +161,11 @@ class Ticker:
             self._handle = self._loop.call_later(max(0, at_ns - time.monotonic_ns()) / 1e9, self._ring)
 
     def _ring(self) -> None:
-        if self._fd < 0 or read_timer(self._fd):
+        if self._fd >= 0 and not read_timer(self._fd):
+            return
+        if not self._period_ns:
             self._at_ns = None
-            self._call()
+        elif self._fd < 0:
+            self._at_ns = time.monotonic_ns() + self._period_ns
+            self._set()
+        self._call()
