@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kvantage.core.cell import CellKey
+from kvantage.core import EXACTNESS
 from kvantage.core.columns import CellWindow, Ints, RequestColumns, Strings, StudyData
 
 PHASE_ORDER = ("ttft", "probes", "short", "sweep", "cold", "repeat")
@@ -36,7 +37,7 @@ def group_cells(data: StudyData) -> tuple[Cell, ...]:
     Of each chain the latest attempt counts whose windows are all complete: a chain that was broken off
     ran again whole, so nothing of the broken attempt is mixed in.
     """
-    windows = tuple(window for window in data.windows if window.key.phase != RECHECK)
+    windows = tuple(window for window in data.windows if window.key.phase not in (RECHECK, EXACTNESS))
     return _group(data, windows)
 
 

@@ -1,6 +1,6 @@
 """What is measured. Each phase is a small file with `chains(study)`; adding one is adding it here."""
 
-from kvantage.phases import probes, recheck, short, sweep, ttft, waves
+from kvantage.phases import exactness, probes, recheck, short, sweep, ttft, waves
 from kvantage.phases.bench import Ask, Bench
 from kvantage.phases.chain import ChainPlan, Load
 from kvantage.study import Study
@@ -14,4 +14,5 @@ def chains_of(study: Study) -> list[ChainPlan]:
     """
     alone, crowded = probes.chains(study)[:1], probes.chains(study)[1:]
     ladder, loops = ttft.chains(study), sweep.chains(study)
-    return [*ladder, *alone, *short.chains(study), *loops, *waves.chains(study), *crowded]
+    asked = [*ladder, *alone, *short.chains(study), *loops, *waves.chains(study), *crowded]
+    return [*asked, *exactness.chains(study)]
