@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kvantage.core.cell import CellKey
 from kvantage.core import EXACTNESS
+from kvantage.core.cell import CellKey
 from kvantage.core.columns import CellWindow, Ints, RequestColumns, Strings, StudyData
 
 PHASE_ORDER = ("ttft", "probes", "short", "sweep", "cold", "repeat")
