@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from kvantage.core import Reading
 
-Kind = Literal["log", "metrics", "stream", "response", "server", "config", "unknown"]
+Kind = Literal["log", "metrics", "stream", "response", "server", "config", "help", "unknown"]
 
 NAMES = (
     "acceptance_length",

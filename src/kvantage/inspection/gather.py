@@ -40,8 +40,10 @@ def inspect(paths: Iterable[Path]) -> Inspection:
     """Read files, and every file of folders. Raises UsageError where nothing is there or nothing is known."""
     files = list(expand(paths))
     documents = with_difference([document for path in files for document in read_file(path)])
-    if all(document.kind == "unknown" for document in documents):
+    if all(document.kind in ("unknown", "help") for document in documents):
         names = ", ".join(str(path) for path in files[:3]) or "an empty folder"
+        if any(document.kind == "help" for document in documents):
+            raise UsageError(f"{names} is the help text of a program: it says nothing of a server")
         raise UsageError(
             f"nothing in {names} is known",
             hint="known: boot logs, metrics dumps, streams, responses, /server_info, /props, config.json",
@@ -89,7 +91,7 @@ def read_text(name: str, text: str) -> list[Document]:
         return [read_server(name, found.data, engine)]
     if found.kind == "config":
         return [read_config(name, found.data)]
-    return [Document(name, "unknown")]
+    return [Document(name, found.kind, engine)]
 
 
 def with_difference(documents: list[Document]) -> list[Document]:

@@ -17,6 +17,7 @@ from kvantage.engines.recognise import (
 )
 from kvantage.inspection.document import Kind
 
+_HELP = re.compile(r"^-{1,2}[a-z][\w-]*,? .*--help\b|^ *-h, +--help\b|^usage: ", re.MULTILINE)
 _STREAM = re.compile(r"(?:^|\r)(?:\d+\.\d+ )?data:", re.MULTILINE)
 
 
@@ -42,6 +43,8 @@ def recognise(text: str) -> Recognised:
     if found or text.startswith("# HELP "):
         return Recognised("metrics", found)
     engines = engines_of_log(text)
+    if engines and _HELP.search(text):
+        return Recognised("help", engines[:1])
     return Recognised("log", engines) if engines else Recognised("unknown")
 
 
@@ -80,11 +83,11 @@ def recognise_json(data: Any) -> Recognised:
         return Recognised("response", _one(engine_of_answer(data)), [data])
     if "model_type" in data or "architectures" in data:
         return Recognised("config", (), data)
-    return (
-        Recognised("server", _one(owner_of_models(data)), data)
-        if _is_list_of_models(data)
-        else Recognised("unknown")
-    )
+    if _is_list_of_models(data):
+        return Recognised("server", _one(owner_of_models(data)), data)
+    if set(data) == {"version"} and isinstance(data["version"], str):
+        return Recognised("server", (), data)
+    return Recognised("unknown")
 
 
 def _is_answer(data: Mapping[str, Any]) -> bool:

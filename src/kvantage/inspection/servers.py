@@ -9,11 +9,14 @@ from kvantage.core import ArmSettings, Facts
 from kvantage.engines.llamacpp import facts as llamacpp
 from kvantage.engines.sglang import facts as sglang
 from kvantage.engines.vllm import facts as vllm
+from kvantage.engines.vllm.boot import boot_log
 from kvantage.inspection.document import Document
 
 
 def read_server(name: str, data: Any, engine: str | None) -> Document:
     """The facts of a server, by the engine's own reader."""
+    if isinstance(data, Mapping) and isinstance(data.get("version"), str) and len(data) == 1:
+        return Document(name, "server", engine, data["version"])
     found = _facts(data, engine)
     if found is None:
         return Document(name, "server", engine)
@@ -36,6 +39,10 @@ def _facts(data: Any, engine: str | None) -> Facts | None:
         return sglang.facts(sglang.Told(info=data))
     if engine == "vllm" and isinstance(data, Mapping) and isinstance(data.get("vllm_config"), Mapping):
         return vllm.facts(vllm.Told(ArmSettings("inspected", "vllm", ""), info=data))
+    if engine == "vllm" and isinstance(data, Mapping) and isinstance(data.get("vllm_config"), str):
+        # the text form of /server_info: the same words as the log's first line
+        log = boot_log(["Initializing a V1 LLM engine with config: " + data["vllm_config"]])
+        return vllm.facts(vllm.Told(ArmSettings("inspected", "vllm", ""), log=log))
     if engine == "llamacpp" and isinstance(data, list):
         return llamacpp.facts(llamacpp.Told(slots=[slot for slot in data if isinstance(slot, Mapping)]))
     if engine == "llamacpp" and "default_generation_settings" in data:

@@ -26,7 +26,7 @@ _USAGE = re.compile(
     r" ([\d.]+) GiB for non-torch memory, and ([\d.]+) GiB for CUDAGraph memory"
 )
 _INIT = re.compile(r"init engine \([^)]*\) took ([\d.]+) s")
-_CONTEXT = re.compile(r"Using max model len (\d+)")
+_CONTEXT = re.compile(r"(?:Using max model len |\bmax_seq_len=)(\d+)")
 _BATCHED = re.compile(r"Chunked prefill is enabled with max_num_batched_tokens=(\d+)")
 _SCHEDULED = re.compile(r"max_num_scheduled_tokens is set to (\d+)")
 _VERSION = re.compile(r"(?:LLM engine \(v|\bversion )(\d+\.\d+[\w.+-]*)")

@@ -37,7 +37,7 @@ def read_log(raw: Iterable[str]) -> LogReadings:
     return LogReadings(
         readings=boot_readings(boot_log(lines)) | pooled(told),
         windows=told,
-        warnings=tuple(dict.fromkeys(notable)) + suspicions(told),
+        warnings=tuple(dict.fromkeys([*simulated(lines), *notable])) + suspicions(told),
         errors=tuple(text[:LONGEST] for text in causes(lines)[:MOST]),
     )
 
@@ -107,6 +107,19 @@ def suspicions(told: Iterable[Mapping[str, float]]) -> tuple[str, ...]:
         found.append(
             f"every draft was accepted in {ceiling} of {len(counted)} log windows: look for repeating output"
         )
-    if counted and all(window.get("acceptance_length", 2.0) <= DEAD for window in counted):
-        found.append("no draft is ever accepted: a dead drafter, not a slow one")
+    pool = pooled(counted)
+    length = pool["acceptance_length"].value if "acceptance_length" in pool else None
+    if length is None and counted:
+        length = max(window.get("acceptance_length", 2.0) for window in counted)
+    if length is not None and length <= DEAD:
+        found.append(
+            f"dead drafter: acceptance length {length:.2f} over {len(counted)} log windows with drafts"
+            " proposed; it costs and buys nothing"
+        )
     return tuple(found)
+
+
+def simulated(lines: Iterable[str]) -> tuple[str, ...]:
+    """That acceptance was faked, where the log's arguments say so."""
+    how = boot_log(lines).simulated
+    return () if how is None else (f"simulated acceptance: {how}: no acceptance was measured",)
