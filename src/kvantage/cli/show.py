@@ -8,7 +8,7 @@ import click
 
 from kvantage.analysis import analyse
 from kvantage.ledger import read_study
-from kvantage.report import show_terminal, write_json, write_markdown
+from kvantage.report import show_terminal, write_html, write_json, write_markdown
 
 
 def show(folder: Path) -> None:
@@ -17,10 +17,10 @@ def show(folder: Path) -> None:
 
 
 def write_and_show(folder: Path) -> None:
-    """Analyse what the ledger holds, write both files beside it, and show the tables."""
+    """Analyse what the ledger holds, write the reports beside it, and show the tables."""
     findings = analyse(read_study(folder))
-    json_path, markdown_path = folder / "report.json", folder / "report.md"
-    write_json(findings, json_path)
-    write_markdown(findings, markdown_path)
+    writers = {"report.html": write_html, "report.md": write_markdown, "report.json": write_json}
+    for name, write in writers.items():
+        write(findings, folder / name)
     show_terminal(findings)
-    click.echo(f"\n{markdown_path}\n{json_path}")
+    click.echo("\n" + "\n".join(str(folder / name) for name in writers))

@@ -15,6 +15,14 @@ def plain(text: str, *, fold: bool = True) -> str:
     return "".join("\ufffd" if unicodedata.category(char) in ("Cc", "Cf", "Cs") else char for char in flat)
 
 
+def spelled(text: str) -> str:
+    """Text with its lines, without control characters and without turns of the reading direction."""
+    return "".join(
+        char if char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cf", "Cs") else "\ufffd"
+        for char in text
+    )
+
+
 def markdown(text: str) -> str:
     """Text that GitHub shows as it stands: markup, HTML, table bars and mentions lose their meaning."""
     return _MARKDOWN.sub(r"\\\1", html.escape(plain(text), quote=False))

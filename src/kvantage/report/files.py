@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kvantage.analysis.findings import Findings
 from kvantage.core.errors import LedgerError
+from kvantage.report.html import report_html
 from kvantage.report.json import report_json
 from kvantage.report.markdown import report_markdown
 
@@ -18,6 +19,11 @@ def write_json(findings: Findings, path: Path) -> None:
 def write_markdown(findings: Findings, path: Path) -> None:
     """Write report.md. Raises LedgerError when the disk will not have it."""
     _write(path, report_markdown(findings))
+
+
+def write_html(findings: Findings, path: Path) -> None:
+    """Write report.html. Raises LedgerError when the disk will not have it."""
+    _write(path, report_html(findings))
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,0 +1,1 @@
+"""Charts by Vega-Lite through Altair: what they share, and static pictures of them."""

@@ -1,0 +1,20 @@
+"""The sections of report.html, in the order of the page.
+
+A section is a file with a function `section(findings)` that returns a Section, or None where what it
+shows was not measured. It gives plain text and data; the page escapes and draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kvantage.analysis.findings import Findings
+from kvantage.report.blocks import Section
+from kvantage.report.html.sections import first_tokens, limits, method, void
+
+SECTIONS: tuple[Callable[[Findings], Section | None], ...] = (
+    first_tokens.section,
+    void.section,
+    method.section,
+    limits.section,
+)
