@@ -132,6 +132,12 @@ class Board:
         self.kept = list(fields.get("kept", ()))
         self.left = (at, estimate_s, basis)
 
+    def _on_block(self, _: float, boots: Sequence[Any], **__: Any) -> None:
+        for arm, block, chains in boots:
+            held = self.boots.setdefault(arm, {}).setdefault(block, Boot())
+            held.mark = "waiting"
+            held.chains.update(dict.fromkeys(chains, "waiting"))
+
     def _on_boot(self, _: float, arm: str, block: int, **__: Any) -> None:
         self.place, self.chain, self.cell = (arm, block), None, None
         self._forget()

@@ -46,6 +46,14 @@ class PlainView:
         if kept:
             self._say(f"measured before and kept: {', '.join(kept)}")
 
+    def _on_block(self, number: int, most: int, boots: list[Any], **_: Any) -> None:
+        if most > 1:
+            order = ", ".join(arm for arm, *_ in boots)
+            self._say(f"block {number + 1} of {most}: {order}")
+
+    def _on_look(self, words: str, **_: Any) -> None:
+        self._say(words)
+
     def _on_boot(self, arm: str, block: int, log: str, **_: Any) -> None:
         count = f" (block {block + 1} of {self._board.blocks})" if self._board.blocks > 1 else ""
         self._say(f"{arm}#{block}: starting its server{count}; log: {log}")

@@ -11,6 +11,8 @@ class Observer(Protocol):
     Kinds and their fields:
 
         plan        arms, chains, estimate_s, basis
+        block       number (from 0), most (blocks there may be), boots: (arm, block, chains) in order
+        look        number (of blocks so far), decided, words
         boot        arm, block, log
         ready       arm, block, seconds, pool_tokens, version
         chain       arm, block, chain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Final, Literal
@@ -53,7 +54,7 @@ def asks_of(bench: Bench, workload: str) -> list[Ask]:
     """The warm-ups and the measured repeats of a workload, in the order of sending."""
     short = bench.study.phases.short
     assert short is not None
-    prompts = prompts_of(bench.study, workload)
+    prompts = salted(prompts_of(bench.study, workload), bench.boot.block)
     limit = bench.engine.expected_cached(shared_tokens(prompts, bench), bench.facts)
     return [
         Ask(
@@ -82,6 +83,14 @@ def order(prompts: list[Prompt], warmup: int, repeats: int) -> list[tuple[Prompt
         fresh = repeats + i < len(prompts)
         warm.append((_again(prompts[-1 - i % len(prompts)], 0 if fresh else used), True))
     return warm + measured
+
+
+def salted(prompts: list[Prompt], block: int) -> list[Prompt]:
+    """Prompts that no earlier boot was sent: behind a mark of their block, from the second on.
+
+    Their names stay, so that a prompt is compared with itself over the boots.
+    """
+    return [replace(marked(prompt, f"b{block}"), id=prompt.id) for prompt in prompts] if block else prompts
 
 
 def _again(prompt: Prompt, times: int) -> Prompt:

@@ -7,7 +7,7 @@ from typing import Final
 
 from kvantage.phases.bench import Ask, Bench
 from kvantage.phases.chain import ChainPlan, Load
-from kvantage.phases.short import TYPICAL_PROMPT_TOKENS, marked, prompts_of, shared_tokens
+from kvantage.phases.short import TYPICAL_PROMPT_TOKENS, marked, prompts_of, salted, shared_tokens
 from kvantage.study import Study
 from kvantage.workloads.load import Prompt
 
@@ -42,7 +42,8 @@ def asks_of(bench: Bench, workload: str, concurrency: int) -> list[Ask]:
     """The requests of one closed loop, in the order of sending."""
     sweep = bench.study.phases.sweep
     assert sweep is not None
-    prompts = order(prompts_of(bench.study, workload, NAME), concurrency, sweep.rounds)
+    fresh = salted(prompts_of(bench.study, workload, NAME), bench.boot.block)
+    prompts = order(fresh, concurrency, sweep.rounds)
     limit = bench.engine.expected_cached(shared_tokens(prompts, bench), bench.facts)
     return [
         Ask(

@@ -1,5 +1,6 @@
 """Runs a study: boots, chains, what fits the budget, and what happens when an arm fails."""
 
+from kvantage.runner.blocks import in_order
 from kvantage.runner.boot import Stopping
 from kvantage.runner.estimate import Clock, assume, fitting
 from kvantage.runner.prepared import Prepared, Selection, prepare
@@ -15,6 +16,7 @@ __all__ = [
     "Stopping",
     "assume",
     "fitting",
+    "in_order",
     "prepare",
     "run_study",
 ]

@@ -39,8 +39,10 @@ async def booted(
     client: Client,
     observer: Observer,
     stopping: Stopping,
+    closing: bool = False,
 ) -> AsyncIterator[Bench]:
-    """A bench on a server of this arm; the server is gone when the block ends, however it ends.
+    """A bench on a server of this arm; the server is gone when the block ends, however it ends. One more
+    boot of the control, `closing` the study, is marked so in its provenance.
 
     Raises ArmFailed when it does not boot or is not what was asked. The boot's end is written down by
     whoever uses it, since only they know how it went.
@@ -49,7 +51,8 @@ async def booted(
     where = f"arm {settings.name}, boot {block}"
     stamp = time.strftime("%H%M%S", time.gmtime())
     log_path = ledger.folder / "logs" / f"{settings.name}.{block}.{stamp}.log"
-    log = {"log": str(log_path.relative_to(ledger.folder))}
+    log: dict[str, Any] = {"log": str(log_path.relative_to(ledger.folder))}
+    log |= {"closing": True} if closing else {}
     boot = ledger.open_boot(settings, block, {**log, "how": arm.how})
     observer.on("boot", arm=settings.name, block=block, log=str(log_path))
     process: ServerProcess | None = None

@@ -103,6 +103,7 @@ def _all_different(arms: Sequence[ArmSettings], study: Study) -> None:
             raise UsageError(
                 f"arms `{seen[fingerprint]}` and `{arm.name}` are the same configuration",
                 where=study.where("arms", arm.name),
-                hint="change one, or leave one out: to see boot noise, raise `boots` instead",
+                hint="change one, or leave one out: to see boot noise, raise `boots`, or give one of them a"
+                " variable that nothing reads (`env: {AGAIN: 'yes'}`)",
             )
         seen[fingerprint] = arm.name

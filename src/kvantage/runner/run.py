@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.error import URLError
 
 from kvantage import __version__
 from kvantage.client import Client
 from kvantage.core import ArmFailed, Observer
-from kvantage.ledger import Ledger
+from kvantage.core.columns import StudyData
+from kvantage.ledger import Ledger, read_study
 from kvantage.phases import Bench, ChainPlan, recheck
+from kvantage.runner.blocks import Blocks, Work
 from kvantage.runner.boot import Stopping, booted, fail_boot
 from kvantage.runner.cache import prove_cache
 from kvantage.runner.estimate import Clock, assume
 from kvantage.runner.prepared import Prepared
-from kvantage.runner.way import PreparedArm
 from kvantage.study import Study
 
 RECHECK_AFTER_S = 3600.0
 """Results of the control that are older than this are re-checked when something new is measured."""
+
+
+def look(data: StudyData, number: int) -> Any:
+    """What the analysis says of the blocks so far; loaded late, since it takes scipy."""
+    return importlib.import_module("kvantage.analysis.sequential").look(data, number)
 
 
 @dataclass
@@ -35,16 +43,6 @@ class Outcome:
     measured: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     kept: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Work:
-    """One boot that is to be done."""
-
-    arm: PreparedArm
-    block: int
-    plans: tuple[ChainPlan, ...]
-    is_recheck: bool = False
 
 
 async def run_study(
@@ -70,48 +68,75 @@ class _Run:
         self.clock = Clock(assume(prepared.arms[0].settings.model))
         self.outcome = Outcome(ledger.folder)
         self.began = time.monotonic()
+        self.blocks = Blocks(prepared, ledger)
+        self.todo: dict[int, list[Work]] = {}
+        self.spent_before_s = 0.0
         self.over_budget: set[str] = set()
+        self.unbootable: dict[str, str] = {}
+        self.out: tuple[str, ...] = ()
 
     async def go(self) -> Outcome:
-        work = self._work()
-        self._begin(work)
+        self.todo = {block: self.blocks.work(block) for block in range(self.study.most_boots)}
+        self._note_kept()
+        first = self._begin()
         for note in self.prepared.notes:
             self.ledger.event("serving", text=note)
             if self.study.attach:
                 self.observer.on("warning", text=note)
         try:
-            await self._boots(work)
+            await self._all(first)
         finally:
             await self.prepared.way.close()
         return self.outcome
 
-    async def _boots(self, work: Sequence[Work]) -> None:
+    async def _all(self, first: Work | None) -> None:
+        """The control's re-check, then block after block until it is enough, then what closes the study."""
+        if first is not None:
+            await self._boots([first], until=math.inf)
+        begun = 0
+        for block in range(self.study.most_boots):
+            if self.todo[block] and not self._may_begin(block):
+                break
+            await self._block(block)
+            begun = block + 1
+            if await self._is_enough(begun):
+                break
+        self.todo.clear()
+        if closing := self.blocks.closing_boot(begun):
+            await self._boots([closing], until=time.monotonic() + (self._left_s() or math.inf))
+
+    async def _block(self, block: int) -> None:
+        is_last = block + 1 == self.study.most_boots
+        work = self.blocks.work(block, self.out)
+        work = self.blocks.with_closing(work) if is_last else work
+        if not work:
+            return
+        boots = [(one.name, block, [plan.name for plan in one.plans]) for one in work if one.plans]
+        self.observer.on("block", number=block, most=self.study.most_boots, boots=boots)
+        for one in work:
+            for plan in one.spared:
+                self._skip(one, plan, "the arm can no longer win (until.long_phases: in_race)")
+        self.todo[block] = []
+        await self._boots([one for one in work if one.plans], until=None)
+
+    async def _boots(self, work: Sequence[Work], until: float | None) -> None:
+        """Boot after boot; without `until` each may take its equal share of what is left of the budget."""
         for place, one in enumerate(work):
             later = work[place + 1 :]
-            until = time.monotonic() + self._share_s(1 + len(later))
+            if reason := self.unbootable.get(one.name):
+                for plan in one.plans:
+                    self._skip(one, plan, f"its server does not start: {reason}")
+                continue
+            end = time.monotonic() + self._share_s(1 + len(later)) if until is None else until
             async with Client() as client:
-                await self._boot(one, client, later, until)
+                await self._boot(one, client, later, end)
 
-    def _work(self) -> list[Work]:
-        """The boots still to do, in the study's order, the control's re-check first."""
-        fingerprints = {plan.name: plan.fingerprint(self.study) for plan in self.prepared.plans}
-        work = []
-        for block in range(self.study.boots):
-            for arm in self.prepared.arms:
-                missing = tuple(
-                    plan
-                    for plan in self.prepared.plans
-                    if not self.ledger.is_complete(
-                        arm.settings.fingerprint(), block, plan.name, fingerprints[plan.name]
-                    )
-                )
-                if missing:
-                    work.append(Work(arm, block, missing))
-                elif arm.settings.name not in self.outcome.kept:
-                    self.outcome.kept.append(arm.settings.name)
-        if work and (check := self._recheck()):
-            work.insert(0, check)
-        return work
+    def _note_kept(self) -> None:
+        """Arms of which nothing is missing in any block that there is work for."""
+        work = [one for block in range(self.study.boots) for one in self.todo[block]]
+        waiting = {one.name for one in work}
+        names = [arm.settings.name for arm in self.prepared.arms]
+        self.outcome.kept += [name for name in names if name not in waiting]
 
     def _recheck(self) -> Work | None:
         """A short look at the control, where its results are kept and may have grown old."""
@@ -125,20 +150,85 @@ class _Run:
             return None
         return Work(control, 0, (plan,), is_recheck=True)
 
-    def _begin(self, work: Sequence[Work]) -> None:
-        chains = {plan.name: plan.fingerprint(self.study) for plan in self.prepared.plans}
+    def _begin(self) -> Work | None:
+        """Put the study in force and say what is to do; returns the control's re-check, where one is due."""
+        work = [one for block in range(self.study.boots) for one in self.todo[block]]
+        work = work or next(filter(None, self.todo.values()), [])
+        first = self._recheck() if work else None
+        work = [first, *work] if first else work
+        chains = dict(self.blocks.fingerprints)
         for one in work:
             chains.update({plan.name: plan.fingerprint(self.study) for plan in one.plans})
         self.ledger.begin(
             self.study.to_json(), self.study.control_arm, self.study.every_arm(), chains, __version__
         )
+        self.spent_before_s = self.ledger.spent_s([arm.fingerprint() for arm in self.study.every_arm()])
         self.observer.on(
             "plan",
-            arms=[(one.arm.settings.name, one.block, [plan.name for plan in one.plans]) for one in work],
+            arms=[(one.name, one.block, [plan.name for plan in one.plans]) for one in work],
             kept=list(self.outcome.kept),
-            estimate_s=sum(self.clock.arm_s(one.plans) for one in work),
+            estimate_s=self._later_s(work),
             basis=self.clock.basis,
         )
+        return first
+
+    # when it is enough
+
+    async def _is_enough(self, begun: int) -> bool:
+        """Whether the study may stop after so many blocks: looked at from the fewest boots on.
+
+        Where the next block is there already, this one was looked at in an earlier run.
+        """
+        is_there = begun < self.study.most_boots and not self.todo[begun]
+        if self.study.until is None or begun < self.study.boots or is_there:
+            return False
+        data = await asyncio.to_thread(self._first_blocks, begun)
+        seen = await asyncio.to_thread(look, data, begun)
+        self.out = seen.out
+        known = any(event["kind"] == "look" and event.get("number") == begun for event in data.events)
+        if not known or self.outcome.measured:
+            told = {"decided": seen.decided, "undecided": list(seen.undecided), "out": list(seen.out)}
+            self.ledger.event("look", number=begun, text=seen.words, **told)
+            self.observer.on("look", number=begun, decided=seen.decided, words=seen.words)
+        return bool(seen.decided)
+
+    def _first_blocks(self, number: int) -> StudyData:
+        """The ledger's whole blocks: without what was measured of the one that was broken off."""
+        data = read_study(self.ledger.folder)
+        return replace(
+            data,
+            windows=tuple(window for window in data.windows if window.key.block < number),
+            boots=tuple(boot for boot in data.boots if boot.block < number),
+        )
+
+    def _may_begin(self, block: int) -> bool:
+        """Whether a block is begun: the first, and one that was begun before, always; any other only when
+        it is expected to end in time, since half a block compares nothing.
+        """
+        left = self._hours_left_s()
+        if block == 0 or left is None or self.blocks.has_begun(block):
+            return True
+        needed = self._later_s(self.todo[block])
+        if needed <= left:
+            return True
+        text = (
+            f"block {block + 1} of {self.study.most_boots} was not begun: it takes about"
+            f" {needed / 60:.0f} min, and {max(left, 0) / 60:.0f} min are left"
+        )
+        self.ledger.event("blocks", number=block, text=text)
+        self.observer.on("warning", text=text)
+        return False
+
+    def _hours_left_s(self) -> float | None:
+        """Seconds until the budget or `until.max_hours` is spent, whichever is sooner; None without either.
+
+        The budget is of this run of kvantage; the hours are of the study, over all of its runs.
+        """
+        lefts = [] if (left := self._left_s()) is None else [left]
+        if self.study.until and self.study.until.max_hours is not None:
+            spent = self.spent_before_s + time.monotonic() - self.began
+            lefts.append(self.study.until.max_hours * 3600 - spent)
+        return min(lefts, default=None)
 
     # the budget
 
@@ -165,8 +255,9 @@ class _Run:
             self.ledger.skip(fingerprint, one.block, load.phase, workload, reason)
             self.observer.on(
                 "skip",
-                arm=one.arm.settings.name,
+                arm=one.name,
                 block=one.block,
+                chain=plan.name,
                 phase=load.phase,
                 workload=workload,
                 reason=reason,
@@ -175,8 +266,8 @@ class _Run:
     # one boot
 
     async def _boot(self, one: Work, client: Client, later: Sequence[Work], until: float) -> None:
-        name = one.arm.settings.name
         began = time.monotonic()
+        ready = False
         try:
             async with booted(
                 self.study,
@@ -187,11 +278,15 @@ class _Run:
                 client=client,
                 observer=self.observer,
                 stopping=self.stopping,
+                closing=one.is_closing,
             ) as bench:
+                ready = True
                 self.clock.note_boot(time.monotonic() - began)
                 await self._measure(bench, one, later, until)
         except ArmFailed as error:
-            self.outcome.failed[name] = error.message
+            self.outcome.failed[one.name] = error.message
+            if not ready:
+                self.unbootable[one.name] = error.message
 
     async def _measure(self, bench: Bench, one: Work, later: Sequence[Work], until: float) -> None:
         try:
@@ -256,9 +351,16 @@ class _Run:
             skipped(f"{load.workload}@{load.concurrency}")
 
     def _tell_left(self, plans: Sequence[ChainPlan], later: Sequence[Work]) -> None:
-        rest = sum(self.clock.chain_s(plan) for plan in self._still(plans))
-        rest += sum(self.clock.arm_s(self._still(one.plans)) for one in later)
-        self.observer.on("left", seconds=rest, basis=self.clock.basis)
+        rest = sum(self.clock.chain_s(plan) for plan in self._still(plans)) + self._later_s(later)
+        rest += sum(self._later_s(work) for work in self.todo.values())
+        basis = self.clock.basis
+        if self.study.until:
+            basis += f"; if all {self.study.most_boots} blocks are needed"
+        self.observer.on("left", seconds=rest, basis=basis)
+
+    def _later_s(self, work: Sequence[Work]) -> float:
+        """Seconds that these boots are expected to take."""
+        return sum(self.clock.arm_s(self._still(one.plans)) for one in work)
 
     def _still(self, plans: Sequence[ChainPlan]) -> list[ChainPlan]:
         return [plan for plan in plans if plan.name not in self.over_budget]

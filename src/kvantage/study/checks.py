@@ -28,6 +28,7 @@ def checks(study: Study) -> list[Problem]:
         found += _lengths(study, name, arm)
     found += _control(study)
     found += _servers(study)
+    found += _boots(study)
     if study.phases.repeat and not study.phases.cold:
         found.append(Problem(("phases", "repeat"), "repeats the cold waves, and there is no phase `cold`"))
     if not study.phase_names:
@@ -104,6 +105,19 @@ def _servers(study: Study) -> list[Problem]:
             )
         )
     return found
+
+
+def _boots(study: Study) -> list[Problem]:
+    """Servers that run already are not started anew; a target needs room above the fewest boots."""
+    if study.attach and study.most_boots > 1:
+        field = "until" if study.until else "boots"
+        message = "servers that run already (`attach`) are not started anew: leave it out"
+        hint = "For several boots, restart them and measure into another folder, or give `boot.start`."
+        return [Problem((field,), message, hint)]
+    if study.until and study.until.max_boots < study.boots:
+        few = f"is fewer than the {study.boots} `boots` that there are in any case"
+        return [Problem(("until", "max_boots"), few)]
+    return []
 
 
 def _policy(study: Study, policy: Policy) -> list[Problem]:

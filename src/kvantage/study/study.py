@@ -25,6 +25,7 @@ from pydantic import (
 from kvantage.core import ArmSettings, Samplers, ServerSettings, StudyError, UsageError
 from kvantage.study.arm import Arm
 from kvantage.study.content import folder_digest
+from kvantage.study.design import Order, Until
 from kvantage.study.fields import (
     Count,
     Duration,
@@ -123,9 +124,16 @@ class Study(Section):
         description="`controlled`: kvantage's pins in every arm; `as_served`: the servers' own settings,"
         " whose differences are printed. Left out: `as_served` for servers that run already.",
     )
-    boots: Count = Field(default=1, description="Starts of each arm's server.")
-    order: Literal["fixed"] = Field(
-        default="fixed", description="The order of boots: `fixed` is that of the file."
+    boots: Count = Field(
+        default=1, description="Starts of each arm's server; with `until`, the fewest before it may stop."
+    )
+    order: Order = Field(
+        default="abba",
+        description="The order of arms in a block, in which each is started once: `fixed` is that of the"
+        " file, `abba` turns every other block round, `randomised` shuffles each by the seed.",
+    )
+    until: Until | None = Field(
+        default=None, description="Go on with blocks of boots until the arms are told apart."
     )
     record: Annotated[tuple[FilePath, ...], BeforeValidator(_one_path), _PATHS] = Field(
         default=(),
@@ -135,13 +143,6 @@ class Study(Section):
 
     _source: Source | None = PrivateAttr(default=None)
     _path: Path | None = PrivateAttr(default=None)
-
-    @field_validator("boots")
-    @classmethod
-    def _one_boot(cls, boots: int) -> int:
-        if boots > 1:
-            raise ValueError("repeated boots are not supported by this version of kvantage: leave it at 1")
-        return boots
 
     @field_validator("notice")
     @classmethod
@@ -266,6 +267,11 @@ class Study(Section):
     def served(self) -> str:
         """`controlled` or `as_served`."""
         return self.serving or ("as_served" if self.attach else "controlled")
+
+    @property
+    def most_boots(self) -> int:
+        """The most starts of each arm's server."""
+        return self.until.max_boots if self.until else self.boots
 
     @property
     def ready_within_s(self) -> float:

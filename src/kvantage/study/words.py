@@ -15,7 +15,6 @@ from kvantage.study.source import Loc, Problem
 from kvantage.study.units import show
 
 NOT_YET = {
-    "until": "a target for repeated boots",
     "phases.admission": "measured admission",
     "phases.sessions": "growing sessions",
     "phases.trace": "a recorded trace",
