@@ -107,7 +107,7 @@ def test_boots_are_the_unit_once_there_are_two() -> None:
     wanted = ratio_interval(np.log([1.5, 1.7, 1.6]))
     assert made.ratio.value == pytest.approx(wanted.mean)
     assert made.ratio.low == pytest.approx(wanted.low)
-    assert made.replication == "over 3 boots of each arm, paired by block"
+    assert made.replication == "95 % t interval over 3 boots of each arm, paired by block"
 
 
 def test_a_void_boot_leaves_the_sound_ones() -> None:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from kvantage.analysis import asked
-from kvantage.analysis.capacity import Length, Pool, hold_sessions, read_pool, session_lengths
-from kvantage.analysis.cells import Cell, group_cells, group_rechecks
-from kvantage.analysis.compare import Comparison, Ratio, compare_cells, crossing, pool_ratio
+from kvantage.analysis.attribution import Attribution, attribute
+from kvantage.analysis.capacity import Length, Pool, hold_sessions, session_lengths
+from kvantage.analysis.cells import group_rechecks
+from kvantage.analysis.compare import (
+    Comparison,
+    allow_for_arms,
+    compare_cells,
+    crossing,
+    pool_ratio,
+)
+from kvantage.analysis.constraints import Evidence, keep
 from kvantage.analysis.decide import Candidate, Verdict, decide
 from kvantage.analysis.differences import resolved_differences
-from kvantage.analysis.drift import find_drift
+from kvantage.analysis.drift import Drift, find_drift
 from kvantage.analysis.findings import (
     ArmFindings,
     ArmStatus,
@@ -26,8 +33,11 @@ from kvantage.analysis.findings import (
 )
 from kvantage.analysis.ladder import read_ladders
 from kvantage.analysis.limits import limits_of, method_of
+from kvantage.analysis.margin import margins_of
 from kvantage.analysis.measure import MeasuredCell, drafts, measure_cell
+from kvantage.analysis.objective import figure
 from kvantage.analysis.probes import read_probes, read_recall
+from kvantage.analysis.studied import Studied, measure_arms
 from kvantage.analysis.sweep import read_sweeps
 from kvantage.analysis.trade import pair_sentence, weigh
 from kvantage.core.arm import ArmSettings
@@ -38,23 +48,9 @@ from kvantage.core.reading import Reading
 
 def analyse(data: StudyData) -> Findings:
     """Everything that a study's ledger shows."""
-    facts = {(boot.arm, boot.block): boot.facts for boot in data.boots if boot.facts is not None}
-    settings = {arm.name: arm for arm in data.arms}
-    measured = {
-        arm.name: tuple(
-            measure_cell(data, cell, settings[arm.name], facts.get((arm.name, cell.key.block)))
-            for cell in cells
-        )
-        for arm, cells in _cells_by_arm(data)
-    }
-    booted = {
-        arm.name: [boot.facts for boot in data.boots if boot.arm == arm.name and boot.facts is not None]
-        for arm in data.arms
-    }
-    pools = {
-        arm.name: read_pool(booted[arm.name], booted.get(data.control, ()), arm.name == data.control)
-        for arm in data.arms
-    }
+    studied = measure_arms(data)
+    settings, facts, booted = studied.settings, studied.facts, studied.booted
+    measured, pools = studied.measured, studied.pools
     lengths = _lengths(data, measured)
     arms = tuple(_arm(data, arm, measured, pools[arm.name], lengths) for arm in data.arms)
     comparisons = _compare(data, measured, pools, booted)
@@ -76,7 +72,7 @@ def analyse(data: StudyData) -> Findings:
         arms=arms,
         comparisons=comparisons,
         trades=trades,
-        verdict=_verdict(data, arms, measured, pools, comparisons),
+        verdict=_verdict(data, arms, studied, drift),
         drift=drift,
         events=_events(data),
         notice=notice,
@@ -86,12 +82,8 @@ def analyse(data: StudyData) -> Findings:
         kvantage_version=data.kvantage_version,
         ladders=ladders,
         sweeps=read_sweeps(data, measured, comparisons),
+        attributions=_attributions(data, booted),
     )
-
-
-def _cells_by_arm(data: StudyData) -> list[tuple[ArmSettings, list[Cell]]]:
-    cells = group_cells(data)
-    return [(arm, [cell for cell in cells if cell.key.arm == arm.name]) for arm in data.arms]
 
 
 def _lengths(data: StudyData, measured: dict[str, tuple[MeasuredCell, ...]]) -> tuple[Length, ...]:
@@ -186,7 +178,7 @@ def _compare(
     data: StudyData,
     measured: dict[str, tuple[MeasuredCell, ...]],
     pools: dict[str, Pool],
-    booted: dict[str, list[Facts]],
+    booted: Mapping[str, Sequence[Facts]],
 ) -> tuple[Comparison, ...]:
     """Each arm against the control, then every other pair, the later arm against the earlier."""
     names = [arm.name for arm in data.arms]
@@ -197,7 +189,9 @@ def _compare(
     found = []
     for arm, baseline in pairs:
         drafting = drafts(settings[baseline], next(iter(booted[baseline]), None))
-        ratios = compare_cells(data.requests, measured[arm], measured[baseline], drafting)
+        ratios = compare_cells(
+            data.requests, measured[arm], measured[baseline], drafting, asked.level(data.study)
+        )
         crossover, phase = crossing(ratios)
         found.append(
             Comparison(
@@ -212,68 +206,41 @@ def _compare(
                 resolved_differences(next(iter(booted[arm]), None), next(iter(booted[baseline]), None)),
             )
         )
-    return tuple(replace(each, sentence=pair_sentence(each)) for each in found)
+    return tuple(replace(each, sentence=pair_sentence(each)) for each in allow_for_arms(found))
+
+
+def _attributions(data: StudyData, booted: Mapping[str, Sequence[Facts]]) -> tuple[Attribution, ...]:
+    """What took each arm's pool, by the first boot of each, as in `resolved_differences`."""
+    settings = {arm.name: arm for arm in data.arms}
+    control, baseline = settings.get(data.control), next(iter(booted.get(data.control, ())), None)
+    if control is None or baseline is None:
+        return ()
+    found = [
+        attribute(arm, facts, control, baseline)
+        for arm in data.arms
+        if arm is not control and (facts := next(iter(booted[arm.name]), None)) is not None
+    ]
+    return tuple(each for each in found if each is not None)
 
 
 def _verdict(
-    data: StudyData,
-    arms: Sequence[ArmFindings],
-    measured: dict[str, tuple[MeasuredCell, ...]],
-    pools: dict[str, Pool],
-    comparisons: Sequence[Comparison],
+    data: StudyData, arms: Sequence[ArmFindings], studied: Studied, drift: Sequence[Drift]
 ) -> Verdict:
     policy = asked.read_policy(data.study)
     if policy is None:
         return decide(None, (), {}, data.control)
-    goal = asked.settle(policy.objective, data.study)
-    policy = asked.Policy(goal, policy.sessions, policy.session_tokens)
-    candidates = [
-        Candidate(
-            arm.name,
-            _figure(goal, measured[arm.name]),
-            pools[arm.name],
-            f"{arm.status}: {arm.reason}" if arm.status in ("failed", "not measured") else None,
+    candidates = []
+    for arm in arms:
+        cells = studied.measured[arm.name]
+        evidence = Evidence(
+            arm.pool, cells, None, arm.name == data.control, max(1, len(studied.booted[arm.name]))
         )
-        for arm in arms
-    ]
-    margins: dict[tuple[str, str], Ratio] = {}
-    for comparison in comparisons:
-        for ratio in comparison.ratios:
-            if (
-                ratio.metric == goal.metric
-                and ratio.phase == goal.phase
-                and goal.workload in (None, ratio.workload)
-                and ratio.concurrency == goal.concurrency
-            ):
-                margins[comparison.arm, comparison.baseline] = ratio
-    return decide(policy, candidates, margins, data.control)
-
-
-def _figure(goal: asked.Objective, cells: Sequence[MeasuredCell]) -> Reading:
-    """What is maximised, of one arm: the geometric mean over the requests, or of the boots' figures."""
-    chosen = [
-        each
-        for each in cells
-        if each.cell.key.phase == goal.phase
-        and goal.workload in (None, each.cell.key.workload)
-        and each.cell.key.concurrency == goal.concurrency
-    ]
-    if not chosen:
-        return Reading.absent("its cell was not measured")
-    sound = [each for each in chosen if each.findings.ok]
-    if not sound:
-        reasons = "; ".join(dict.fromkeys(r for each in chosen for r in each.findings.status.reasons))
-        return Reading.absent(f"its cell is void ({reasons})")
-    if goal.metric == "e2e_tok_s":
-        values = [each.findings.speed.end_to_end.value for each in sound]
-        known = np.array([value for value in values if value is not None])
-    else:
-        known = np.concatenate([each.timing.rate[each.kept] for each in sound])
-        known = known[np.isfinite(known)]
-    if not known.size:
-        return Reading.absent("its cell told no rate")
-    value = math.exp(float(np.log(known).mean()))
-    return Reading.of(value, "tok/s", "client", note=f"geometric mean of {known.size}")
+        failed = f"{arm.status}: {arm.reason}" if arm.status in ("failed", "not measured") else None
+        candidates.append(
+            Candidate(arm.name, figure(policy.objective, cells), arm.pool, failed, keep(policy, evidence))
+        )
+    margins = margins_of(data.requests, policy.objective, studied.measured, asked.level(data.study))
+    return decide(policy, candidates, margins, data.control, asked.margin(data.study), drift)
 
 
 def _study(data: StudyData) -> StudyFindings:

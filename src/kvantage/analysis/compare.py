@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from kvantage.analysis.cells import codes
 from kvantage.analysis.crossover import Crossover, find_crossover
 from kvantage.analysis.differences import Differing
+from kvantage.analysis.effect import PER_REQUEST, BootEffect, boot_effect
+from kvantage.analysis.inference import Inference, Side, adjusted, infer
 from kvantage.analysis.measure import MeasuredCell
-from kvantage.analysis.stats import ratio_interval
-from kvantage.core.columns import Floats, Ints, RequestColumns
+from kvantage.analysis.spending import Level
+from kvantage.analysis.stats import holm
+from kvantage.core.columns import RequestColumns
 from kvantage.core.reading import Reading
 
 Metric = Literal["decode_tok_s", "steady_tok_s", "e2e_tok_s", "ttft_s"]
@@ -25,10 +27,9 @@ METRICS: dict[str, tuple[Metric, ...]] = {
     "cold": ("decode_tok_s", "steady_tok_s", "e2e_tok_s", "ttft_s"),
     "repeat": ("decode_tok_s", "steady_tok_s", "e2e_tok_s", "ttft_s"),
 }
-PER_REQUEST: tuple[Metric, ...] = ("decode_tok_s", "ttft_s")
-"""Metrics of one user: their ratio is the geometric mean of the paired ratios."""
 
-BOOT_NOTE = "boot effects are not in it"
+Place = tuple[str, str, int]
+"""(phase, workload, concurrency)."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,10 @@ class Ratio:
 
     `ratio` has its interval, or is missing with the reason: a void cell on either side refuses it.
     `void_arms` names the sides that are void.
-    `replication` says at which level the interval was taken. `rho` is T_step / T1 = AL / speed-up, and
-    so the break-even acceptance length, where the baseline does not speculate.
+    `replication` says at which level the interval was taken; `inference` holds what else is known of it,
+    and is None where the ratio is refused. `boots` are (block, ratio of that block). `rho` is
+    T_step / T1 = AL / speed-up, and so the break-even acceptance length, where the baseline does not
+    speculate.
     """
 
     metric: Metric
@@ -52,6 +55,18 @@ class Ratio:
     acceptance_length: Reading
     rho: Reading
     void_arms: tuple[str, ...] = ()
+    inference: Inference | None = None
+    boots: tuple[tuple[int, float], ...] = ()
+
+    @property
+    def place(self) -> Place:
+        """Phase, workload and concurrency."""
+        return self.phase, self.workload, self.concurrency
+
+    @property
+    def side(self) -> Side:
+        """On which side of 1 it is for certain, the comparison of several arms allowed for."""
+        return "inconclusive" if self.inference is None else self.inference.side
 
     def inverted(self) -> Ratio:
         """The baseline over the arm."""
@@ -65,7 +80,14 @@ class Ratio:
             )
         gone = Reading.absent("told of the arm, not of its baseline")
         return replace(
-            self, ratio=ratio, value=self.baseline, baseline=self.value, acceptance_length=gone, rho=gone
+            self,
+            ratio=ratio,
+            value=self.baseline,
+            baseline=self.value,
+            acceptance_length=gone,
+            rho=gone,
+            inference=None if self.inference is None else self.inference.inverted(),
+            boots=tuple((block, 1 / value) for block, value in self.boots),
         )
 
 
@@ -125,9 +147,13 @@ def compare_cells(
     arm: Sequence[MeasuredCell],
     baseline: Sequence[MeasuredCell],
     baseline_drafts: bool,
+    level: Level | None = None,
 ) -> tuple[Ratio, ...]:
-    """Every ratio of two arms' cells of the same phase, workload and concurrency, over all their blocks."""
-    mine, theirs = _by_place(arm), _by_place(baseline)
+    """Every ratio of two arms' cells of the same phase, workload and concurrency, over all their blocks.
+
+    `level` is that of a study that was looked at as it went; 95 % without one.
+    """
+    mine, theirs = by_place(arm), by_place(baseline)
     found = []
     for place in mine:
         if place not in theirs:
@@ -135,14 +161,39 @@ def compare_cells(
         for metric in METRICS.get(place[0], ()):
             if metric == "steady_tok_s" and place[2] == 1 and place[0] != "sweep":
                 continue
-            found.append(_ratio(requests, metric, place, mine[place], theirs[place], baseline_drafts))
+            found.append(_ratio(requests, metric, place, mine[place], theirs[place], baseline_drafts, level))
     return tuple(found)
 
 
 def compare_pair(requests: RequestColumns, metric: Metric, mine: MeasuredCell, theirs: MeasuredCell) -> Ratio:
     """One cell over another of the same prompts, as of the control over itself at another time."""
     key = mine.cell.key
-    return _ratio(requests, metric, (key.phase, key.workload, key.concurrency), {0: mine}, {0: theirs}, True)
+    place = (key.phase, key.workload, key.concurrency)
+    return _ratio(requests, metric, place, {0: mine}, {0: theirs}, True, None)
+
+
+def allow_for_arms(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
+    """The comparisons with Holm's p-values: arms that are compared with one baseline at one place and metric
+    are a family, and so are all pairs of drafters.
+    """
+    families: dict[tuple[object, ...], list[tuple[int, int]]] = {}
+    for row, comparison in enumerate(comparisons):
+        for column, ratio in enumerate(comparison.ratios):
+            if ratio.inference is not None and ratio.inference.p is not None:
+                key = (comparison.against_control, ratio.metric, *ratio.place)
+                families.setdefault(key, []).append((row, column))
+    made = [list(comparison.ratios) for comparison in comparisons]
+    for places in families.values():
+        inferences = [
+            inference for row, column in places if (inference := made[row][column].inference) is not None
+        ]
+        adjusted_p = holm([each.p or 0.0 for each in inferences])
+        for (row, column), inference in zip(places, adjusted(inferences, adjusted_p), strict=True):
+            made[row][column] = replace(made[row][column], inference=inference)
+    return tuple(
+        replace(comparison, ratios=tuple(ratios))
+        for comparison, ratios in zip(comparisons, made, strict=True)
+    )
 
 
 def pool_ratio(arm: Reading, baseline: Reading) -> Reading:
@@ -169,27 +220,42 @@ def crossing(ratios: Sequence[Ratio]) -> tuple[Crossover | None, str | None]:
     return None, None
 
 
-_Place = tuple[str, str, int]
-
-
-def _by_place(cells: Sequence[MeasuredCell]) -> dict[_Place, dict[int, MeasuredCell]]:
-    places: dict[_Place, dict[int, MeasuredCell]] = {}
+def by_place(cells: Sequence[MeasuredCell]) -> dict[Place, dict[int, MeasuredCell]]:
+    """Cells by phase, workload and concurrency, then by block."""
+    places: dict[Place, dict[int, MeasuredCell]] = {}
     for measured in cells:
         key = measured.cell.key
         places.setdefault((key.phase, key.workload, key.concurrency), {})[key.block] = measured
     return places
 
 
+def effects_of(
+    requests: RequestColumns,
+    metric: str,
+    mine: Mapping[int, MeasuredCell],
+    theirs: Mapping[int, MeasuredCell],
+) -> tuple[BootEffect, ...]:
+    """The effect of every block whose cells are sound on both sides and tell the metric."""
+    sound = [
+        block
+        for block in mine
+        if block in theirs and mine[block].findings.sound and theirs[block].findings.sound
+    ]
+    found = [boot_effect(requests, metric, mine[block], theirs[block]) for block in sound]
+    return tuple(effect for effect in found if effect is not None)
+
+
 def _ratio(
     requests: RequestColumns,
     metric: Metric,
-    place: _Place,
+    place: Place,
     mine: dict[int, MeasuredCell],
     theirs: dict[int, MeasuredCell],
     baseline_drafts: bool,
+    level: Level | None,
 ) -> Ratio:
     blocks = [block for block in mine if block in theirs]
-    sound = [block for block in blocks if mine[block].findings.sound and theirs[block].findings.sound]
+    effects = effects_of(requests, metric, mine, theirs)
     gone = Reading.absent("no ratio")
     refused = Ratio(
         metric,
@@ -202,38 +268,39 @@ def _ratio(
         gone,
         _void_arms(mine, theirs, blocks),
     )
-    if not sound:
+    if not effects:
+        if any(mine[block].findings.sound and theirs[block].findings.sound for block in blocks):
+            return replace(refused, ratio=Reading.absent("one side did not measure it"))
         return refused
-    pairs = [_pair(requests, metric, mine[block], theirs[block]) for block in sound]
-    pairs = [pair for pair in pairs if pair is not None]
-    if not pairs:
-        return replace(refused, ratio=Reading.absent("one side did not measure it"))
-    logs = np.array([pair.log for pair in pairs if pair is not None])
-    if len(logs) > 1:
-        interval = ratio_interval(logs)
-        level = f"over {len(logs)} boots of each arm, paired by block"
-        low, high = interval.low, interval.high
-    else:
-        first = pairs[0]
-        assert first is not None
-        low, high, level = _within_boot(first)
-    value = math.exp(float(logs.mean()))
+    inference = infer_of(effects, level)
+    value = math.exp(float(np.mean([effect.log for effect in effects])))
     unit = "s" if metric == "ttft_s" else "tok/s"
-    above = math.exp(float(np.mean([math.log(pair.value) for pair in pairs if pair])))
-    below = math.exp(float(np.mean([math.log(pair.baseline) for pair in pairs if pair])))
+    above = math.exp(float(np.mean([effect.above for effect in effects])))
+    below = math.exp(float(np.mean([effect.below for effect in effects])))
     note = "geometric mean over the pairs" if metric in PER_REQUEST else None
-    ratio = Reading.of(value, "ratio", "computed", low=low, high=high, note=level)
-    length = _length([mine[block] for block in sound])
+    ratio = Reading.of(
+        value, "ratio", "computed", low=inference.low, high=inference.high, note=inference.level
+    )
+    length = _length([mine[effect.block] for effect in effects if effect.block in mine])
     return Ratio(
         metric,
         *place,
         ratio,
         Reading.of(above, unit, "client", note=note),
         Reading.of(below, unit, "client", note=note),
-        level,
+        inference.level,
         length,
         _rho(metric, length, ratio, baseline_drafts),
+        inference=inference,
+        boots=tuple((effect.block, math.exp(effect.log)) for effect in effects),
     )
+
+
+def infer_of(effects: Sequence[BootEffect], level: Level | None) -> Inference:
+    """The inference at 95 %, or over boots at the level given."""
+    if level is None or len(effects) < 2:
+        return infer(effects)
+    return infer(effects, level.confidence, level.words)
 
 
 def _refusal(
@@ -257,74 +324,6 @@ def _void_arms(
 ) -> tuple[str, ...]:
     sides = [side[block].findings for side in (mine, theirs) for block in blocks]
     return tuple(dict.fromkeys(found.key.arm for found in sides if not found.ok))
-
-
-@dataclass(frozen=True)
-class _Pair:
-    log: float
-    value: float
-    baseline: float
-    spread: Floats
-
-
-def _pair(requests: RequestColumns, metric: Metric, mine: MeasuredCell, theirs: MeasuredCell) -> _Pair | None:
-    left, right = _matched(requests, mine, theirs)
-    above, below = _each(requests, metric, mine)[left], _each(requests, metric, theirs)[right]
-    use = np.isfinite(above) & np.isfinite(below) & (above > 0) & (below > 0)
-    logs_above, logs_below = np.log(above[use]), np.log(below[use])
-    logs = logs_above - logs_below
-    if metric in PER_REQUEST:
-        if not logs.size:
-            return None
-        return _Pair(
-            float(logs.mean()),
-            math.exp(float(logs_above.mean())),
-            math.exp(float(logs_below.mean())),
-            logs,
-        )
-    whole_above, whole_below = _whole(metric, mine), _whole(metric, theirs)
-    if not whole_above.value or not whole_below.value:
-        return None
-    return _Pair(math.log(whole_above.value / whole_below.value), whole_above.value, whole_below.value, logs)
-
-
-def _within_boot(pair: _Pair) -> tuple[float | None, float | None, str]:
-    number = pair.spread.size
-    if number < 2:
-        return None, None, f"one boot, {number} pair of requests: no interval; {BOOT_NOTE}"
-    interval = ratio_interval(pair.spread - pair.spread.mean() + pair.log)
-    level = f"95 % t interval within one boot over {number} paired requests; {BOOT_NOTE}"
-    return interval.low, interval.high, level
-
-
-def _matched(requests: RequestColumns, mine: MeasuredCell, theirs: MeasuredCell) -> tuple[Ints, Ints]:
-    """Places in both timings of the requests with the same prompt, repeat and stream."""
-    left, right = np.flatnonzero(mine.kept), np.flatnonzero(theirs.kept)
-    rows = np.concatenate((mine.timing.rows[left], theirs.timing.rows[right]))
-    if not len(rows):
-        return left[:0], right[:0]
-    prompt = codes(requests.prompt_id[rows])
-    repeat, stream = requests.repeat[rows], requests.stream[rows]
-    label = (prompt * (int(repeat.max()) + 1) + repeat) * (int(stream.max()) + 1) + stream
-    _, a, b = np.intersect1d(label[: len(left)], label[len(left) :], return_indices=True)
-    return left[a], right[b]
-
-
-def _each(requests: RequestColumns, metric: Metric, measured: MeasuredCell) -> Floats:
-    if metric == "ttft_s":
-        return measured.timing.ttft
-    if metric == "e2e_tok_s":
-        rows = measured.timing.rows
-        seconds = (requests.end_ns[rows] - requests.sent_ns[rows]) * 1e-9
-        out = np.full(len(rows), np.nan)
-        np.divide(requests.output_tokens[rows], seconds, out=out, where=seconds > 0)
-        return out
-    return measured.timing.rate
-
-
-def _whole(metric: Metric, measured: MeasuredCell) -> Reading:
-    speed = measured.findings.speed
-    return speed.steady if metric == "steady_tok_s" else speed.end_to_end
 
 
 def _length(cells: Sequence[MeasuredCell]) -> Reading:

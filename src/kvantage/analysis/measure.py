@@ -54,6 +54,16 @@ class CellFindings:
         """True when it may be compared: nothing voids it, and it did not measure a queue."""
         return self.ok and self.queue is None
 
+    def figure(self, metric: str) -> Reading:
+        """The cell's figure of that metric: one of the ratios' metrics."""
+        found: Reading = {
+            "decode_tok_s": self.speed.decode,
+            "steady_tok_s": self.speed.steady,
+            "e2e_tok_s": self.speed.end_to_end,
+            "ttft_s": self.speed.ttft,
+        }[metric]
+        return found
+
     @property
     def ok(self) -> bool:
         """True when nothing voids it."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from kvantage.analysis import wording
 from kvantage.analysis.capacity import Pool
 from kvantage.analysis.compare import Comparison, Ratio
-from kvantage.analysis.stats import judge
 from kvantage.core.reading import Reading
 
 SAME_POOL = 0.05
@@ -139,7 +138,7 @@ def _side(ratio: Ratio) -> str:
     assert reading.value is not None
     if reading.low is None or reading.high is None:
         return "above" if reading.value > 1 else "below" if reading.value < 1 else "unclear"
-    side = judge(reading.low, reading.high)
+    side = ratio.side
     return "unclear" if side == "inconclusive" else side
 
 
