@@ -35,11 +35,13 @@ from kvantage.analysis.ladder import read_ladders
 from kvantage.analysis.limits import limits_of, method_of
 from kvantage.analysis.margin import margins_of
 from kvantage.analysis.measure import MeasuredCell, drafts, measure_cell
+from kvantage.analysis.memory import Memory, read_memory
 from kvantage.analysis.objective import figure
 from kvantage.analysis.probes import read_probes, read_recall
 from kvantage.analysis.studied import Studied, measure_arms
 from kvantage.analysis.sweep import read_sweeps
 from kvantage.analysis.trade import pair_sentence, weigh
+from kvantage.analysis.waves import read_waves
 from kvantage.core.arm import ArmSettings
 from kvantage.core.columns import BootRow, StudyData
 from kvantage.core.facts import Facts
@@ -83,7 +85,15 @@ def analyse(data: StudyData) -> Findings:
         ladders=ladders,
         sweeps=read_sweeps(data, measured, comparisons),
         attributions=_attributions(data, booted),
+        memory=_memory(data, booted),
+        waves=tuple(wave for cells in measured.values() for wave in read_waves(data.requests, cells)),
     )
+
+
+def _memory(data: StudyData, booted: Mapping[str, Sequence[Facts]]) -> tuple[Memory, ...]:
+    control = booted.get(data.control, ())
+    found = (read_memory(arm.name, booted[arm.name], control) for arm in data.arms)
+    return tuple(each for each in found if each is not None)
 
 
 def _lengths(data: StudyData, measured: dict[str, tuple[MeasuredCell, ...]]) -> tuple[Length, ...]:

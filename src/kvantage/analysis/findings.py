@@ -13,9 +13,11 @@ from kvantage.analysis.decide import Verdict
 from kvantage.analysis.drift import Drift
 from kvantage.analysis.ladder import Ladder
 from kvantage.analysis.measure import CellFindings
+from kvantage.analysis.memory import Memory
 from kvantage.analysis.probes import ProbeResult, Recall
 from kvantage.analysis.sweep import Sweep
 from kvantage.analysis.trade import Trade
+from kvantage.analysis.waves import Wave
 from kvantage.core.arm import Speculation
 from kvantage.core.reading import Reading
 
@@ -124,6 +126,8 @@ class Findings:
     ladders: tuple[Ladder, ...] = ()
     sweeps: tuple[Sweep, ...] = ()
     attributions: tuple[Attribution, ...] = ()
+    memory: tuple[Memory, ...] = ()
+    waves: tuple[Wave, ...] = ()
 
     def arm(self, name: str) -> ArmFindings:
         """The arm of that name. Raises KeyError when there is none."""
