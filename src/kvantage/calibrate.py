@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kvantage import __version__
 from kvantage.client import ChatRequest, Client, Exchange, StreamReading, decode_rate, prepare, read_exchange
 from kvantage.core import KvantageError
 from kvantage.golden import GoldenProcess
+from kvantage.version import __version__
 
 EXACT_MS = 1.0
 COMFORTABLE = 0.5

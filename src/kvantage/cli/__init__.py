@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import click
 
-from kvantage import __version__
 from kvantage.cli.lazy import Entry, LazyGroup, ReaderLeft
+from kvantage.version import __version__
 
 COMMANDS = {
     "quickstart": Entry("kvantage.cli.quickstart", "Compare four arms on a toy model, on this machine."),

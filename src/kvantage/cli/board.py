@@ -60,6 +60,7 @@ class Board:
     def __init__(self, began: float | None = None) -> None:
         self.began = time.time() if began is None else began
         self.boots: dict[str, dict[int, Boot]] = {}
+        self.most = 0
         self.kept: list[str] = []
         self.place: tuple[str, int] | None = None
         self.chain: str | None = None
@@ -87,8 +88,8 @@ class Board:
 
     @property
     def blocks(self) -> int:
-        """How many times each arm is booted, as far as is known."""
-        return max((max(boots, default=0) + 1 for boots in self.boots.values()), default=0)
+        """How many times each arm is booted at most, as far as is known."""
+        return max([self.most, *(max(boots, default=0) + 1 for boots in self.boots.values())])
 
     @property
     def block(self) -> int:
@@ -132,7 +133,8 @@ class Board:
         self.kept = list(fields.get("kept", ()))
         self.left = (at, estimate_s, basis)
 
-    def _on_block(self, _: float, boots: Sequence[Any], **__: Any) -> None:
+    def _on_block(self, _: float, boots: Sequence[Any], **fields: Any) -> None:
+        self.most = max(self.most, int(fields.get("most", 0)))
         for arm, block, chains in boots:
             held = self.boots.setdefault(arm, {}).setdefault(block, Boot())
             held.mark = "waiting"

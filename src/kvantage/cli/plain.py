@@ -95,10 +95,6 @@ class PlainView:
     def _on_ask(self, text: str, **_: Any) -> None:
         self._say(f"PLEASE {text}")
 
-    def _on_look(self, words: str = "", **_: Any) -> None:
-        if words:
-            self._say(words)
-
     def _on_stopping(self, text: str, **_: Any) -> None:
         click.echo(text, err=True)
 

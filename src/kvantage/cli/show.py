@@ -8,7 +8,7 @@ import click
 
 from kvantage.analysis import analyse
 from kvantage.ledger import read_study
-from kvantage.report import show_terminal, write_html, write_json, write_markdown
+from kvantage.report import show_terminal, write_reports
 
 
 def show(folder: Path) -> None:
@@ -19,8 +19,6 @@ def show(folder: Path) -> None:
 def write_and_show(folder: Path) -> None:
     """Analyse what the ledger holds, write the reports beside it, and show the tables."""
     findings = analyse(read_study(folder))
-    writers = {"report.html": write_html, "report.md": write_markdown, "report.json": write_json}
-    for name, write in writers.items():
-        write(findings, folder / name)
+    written = write_reports(findings, folder)
     show_terminal(findings)
-    click.echo("\n" + "\n".join(str(folder / name) for name in writers))
+    click.echo("\n" + "\n".join(map(str, written)))

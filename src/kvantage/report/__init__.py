@@ -1,6 +1,6 @@
 """Findings shown: report.html, report.md, report.json and the terminal. Nothing is computed here."""
 
-from kvantage.report.files import write_html, write_json, write_markdown
+from kvantage.report.files import write_html, write_json, write_markdown, write_reports
 from kvantage.report.html import report_html
 from kvantage.report.json import report, report_json, report_schema
 from kvantage.report.markdown import report_markdown
@@ -16,4 +16,5 @@ __all__ = [
     "write_html",
     "write_json",
     "write_markdown",
+    "write_reports",
 ]

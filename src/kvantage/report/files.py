@@ -11,6 +11,14 @@ from kvantage.report.json import report_json
 from kvantage.report.markdown import report_markdown
 
 
+def write_reports(findings: Findings, folder: Path) -> tuple[Path, ...]:
+    """Write report.html, report.md and report.json into `folder`. Raises LedgerError."""
+    writers = {"report.html": write_html, "report.md": write_markdown, "report.json": write_json}
+    for name, write in writers.items():
+        write(findings, folder / name)
+    return tuple(folder / name for name in writers)
+
+
 def write_json(findings: Findings, path: Path) -> None:
     """Write report.json. Raises LedgerError when the disk will not have it."""
     _write(path, report_json(findings))
