@@ -1,0 +1,227 @@
+"""How long pairs of answers stay the same, and whether an arm parts from the control sooner than the control
+from itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvantage.analysis.exactness.divergence import Pair, Unit, first_divergence
+from kvantage.core import Answer
+
+PERMUTATIONS = 2000
+SEED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A Kaplan-Meier curve with its pointwise 95 % interval: the share of pairs still the same after so many
+    places. Pairs that ended the same are censored at their end.
+    """
+
+    kind: str
+    concurrency: int
+    pairs: int
+    places: tuple[int, ...]
+    share: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Whether on-off pairs part sooner than off-off pairs.
+
+    `rate_*` are divergences for a thousand places compared; `p` is of the permutation test (one-sided:
+    sooner), `log_rank_p` of the log-rank test on one pair a prompt, None where nothing parted.
+    """
+
+    rate_on_off: float
+    rate_off_off: float
+    p: float
+    log_rank_p: float | None
+    permutations: int
+
+
+def survival_curve(pairs: Sequence[Pair], kind: str, concurrency: int) -> Curve | None:
+    """The curve of these pairs (Kaplan & Meier 1958; the interval by log-log), None without a pair."""
+    if not pairs:
+        return None
+    from scipy import stats
+
+    times = np.array([each.survived + (not each.identical) for each in pairs], dtype=float)
+    censored = np.array([each.identical for each in pairs])
+    if censored.all():
+        end = int(times.max())
+        return Curve(kind, concurrency, len(pairs), (0, end), (1.0, 1.0), (1.0, 1.0), (1.0, 1.0))
+    sample = stats.CensoredData(uncensored=times[~censored], right=times[censored])
+    function = stats.ecdf(sample).sf
+    with np.errstate(all="ignore"):
+        ends = _interval(function)
+    share = function.probabilities
+    low, high = (np.where(np.isfinite(end), end, share) for end in ends)
+    return Curve(
+        kind,
+        concurrency,
+        len(pairs),
+        (0, *(int(t) for t in function.quantiles)),
+        (1.0, *(float(s) for s in share)),
+        (1.0, *(float(s) for s in low)),
+        (1.0, *(float(s) for s in high)),
+    )
+
+
+def _interval(function: object) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it warns where the curve is 0 or 1 and no interval exists
+        told = function.confidence_interval(method="log-log")  # type: ignore[attr-defined]
+    return told.low.probabilities, told.high.probabilities
+
+
+@dataclass(frozen=True)
+class Square:
+    """All answers to one prompt, the control's first: whether each two part, and after how many places."""
+
+    off: int
+    apart: NDArray[np.bool_]
+    places: NDArray[np.float64]
+
+
+def square(off: Sequence[Answer], on: Sequence[Answer], unit: Unit) -> Square:
+    """Compare every two of them."""
+    words: list[Sequence[object]] = [
+        (each.token_ids or ()) if unit == "tokens" else each.text for each in (*off, *on)
+    ]
+    number = len(words)
+    apart = np.zeros((number, number), dtype=bool)
+    places = np.zeros((number, number))
+    for a in range(number):
+        for b in range(a + 1, number):
+            position = first_divergence(words[a], words[b])
+            apart[a, b] = apart[b, a] = position is not None
+            length = min(len(words[a]), len(words[b])) if position is None else position + 1
+            places[a, b] = places[b, a] = max(1, length)
+    return Square(len(off), apart, places)
+
+
+def compare_survival(
+    squares: Sequence[Square],
+    pairs_off: Sequence[Pair] = (),
+    pairs_on: Sequence[Pair] = (),
+    permutations: int = PERMUTATIONS,
+) -> Compared:
+    """Test whether the arm parts from the control more often, place for place, than the control from itself.
+
+    The statistic is the difference of the two rates of divergence; under 'no difference' the labels on and
+    off of a prompt's answers can be exchanged, so that they are shuffled within each prompt.
+    """
+    rng = np.random.default_rng(SEED)
+    seen = _rates(squares, [_labels(each, None, rng) for each in squares])
+    shuffled = _rates(squares, [_labels(each, permutations, rng) for each in squares])
+    with np.errstate(all="ignore"):
+        difference = seen[0] - seen[1]
+        beyond = (shuffled[0] - shuffled[1]) >= difference[0] - 1e-15
+    p = (1 + int(beyond.sum())) / (permutations + 1)
+    return Compared(
+        float(1000 * seen[0][0]), float(1000 * seen[1][0]), p, log_rank(pairs_on, pairs_off), permutations
+    )
+
+
+def _labels(each: Square, shuffles: int | None, rng: np.random.Generator) -> NDArray[np.float64]:
+    number = len(each.apart)
+    labels = np.zeros(number)
+    labels[each.off :] = 1
+    if shuffles is None:
+        return labels[None, :]
+    return rng.permuted(np.tile(labels, (shuffles, 1)), axis=1)
+
+
+def _rates(
+    squares: Sequence[Square], labels: Sequence[NDArray[np.float64]]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    rows = len(labels[0]) if labels else 1
+    sums = np.zeros((4, rows))
+    for each, on in zip(squares, labels, strict=True):
+        off = 1 - on
+        for place, matrix in enumerate((each.apart.astype(float), each.places)):
+            with_off = off @ matrix
+            sums[place] += (on * with_off).sum(axis=1)
+            sums[place + 2] += (off * with_off).sum(axis=1) / 2
+    return sums[0] / np.maximum(sums[1], 1), sums[2] / np.maximum(sums[3], 1)
+
+
+def log_rank(pairs_on: Sequence[Pair], pairs_off: Sequence[Pair]) -> float | None:
+    """Two-sided p of the log-rank test (Mantel 1966), on the first pair of each prompt: more would share
+    their answers.
+    """
+    on, off = (_one_a_prompt(pairs) for pairs in (pairs_on, pairs_off))
+    if not on or not off or all(each.identical for each in (*on, *off)):
+        return None
+    from scipy import stats
+
+    with np.errstate(all="ignore"):
+        p = float(stats.logrank(_sample(on), _sample(off)).pvalue)
+    return p if np.isfinite(p) else None
+
+
+def _one_a_prompt(pairs: Sequence[Pair]) -> list[Pair]:
+    first: dict[str, Pair] = {}
+    for each in pairs:
+        first.setdefault(each.prompt_id, each)
+    return list(first.values())
+
+
+def _sample(pairs: Sequence[Pair]) -> object:
+    from scipy import stats
+
+    times = np.array([each.survived + (not each.identical) for each in pairs], dtype=float)
+    censored = np.array([each.identical for each in pairs])
+    return stats.CensoredData(uncensored=times[~censored], right=times[censored])
+
+
+def survival_power(
+    squares: Sequence[Square],
+    rates: Sequence[float],
+    *,
+    level: float = 0.05,
+    studies: int = 100,
+    permutations: int = 199,
+) -> Mapping[float, float]:
+    """How often `compare_survival` would have rejected at `level`, had the arm changed so many tokens.
+
+    By simulation on this study's own answers: an arm's answer is one of the control's, which besides parts
+    from all others at a place drawn with the rate for each token. Rates are wrong tokens for each token.
+    """
+    rng = np.random.default_rng(SEED + 1)
+    found = {}
+    for rate in rates:
+        rejected = 0
+        for _ in range(studies):
+            made = [_changed(each, rate, rng) for each in squares]
+            rejected += compare_survival(made, permutations=permutations).p <= level
+        found[rate] = rejected / studies
+    return found
+
+
+def _changed(each: Square, rate: float, rng: np.random.Generator) -> Square:
+    """A square of the same size, in which the arm is the control with wrong tokens at a rate."""
+    number = len(each.apart)
+    source = np.array([*range(each.off), *rng.integers(0, each.off, number - each.off)])
+    wrong = np.full(number, np.inf)
+    wrong[each.off :] = rng.geometric(rate, number - each.off)
+    apart, places = each.apart[np.ix_(source, source)], each.places[np.ix_(source, source)]
+    same = source[:, None] == source[None, :]
+    longest = each.places.max(axis=1)[source]
+    places = np.where(same, np.minimum(longest[:, None], longest[None, :]), places)
+    earliest = np.minimum(wrong[:, None], wrong[None, :])
+    now = earliest <= places
+    places = np.where(now, earliest, places)
+    apart = (apart & ~same) | now
+    np.fill_diagonal(apart, False)
+    return Square(each.off, apart, places)
