@@ -13,7 +13,8 @@ from kvantage.sim.rules import Rules
 class BlockCache:
     """Blocks keep their content after they are freed, until the queue gives them to somebody else.
 
-    One block is never used. A hit is whole blocks, never the whole prompt, and one block less where
+    Freed blocks go in the order of their freeing, the last of a request first; those that hold nothing to be
+    found go before all others. Several blocks may hold the same. One block is never used. A hit is whole blocks, never the whole prompt, and one block less where
     the drafter needs it (`drop_block`).
     """
 
@@ -26,7 +27,7 @@ class BlockCache:
         self._queue: OrderedDict[int, None] = OrderedDict((i, None) for i in range(self.count))
         self._users = [0] * self.count
         self._content: list[Hashable | None] = [None] * self.count
-        self._found: dict[Hashable, int] = {}
+        self._found: dict[Hashable, dict[int, None]] = {}
         self._held: dict[str, list[int]] = {}
         self._keys: dict[str, list[Hashable]] = {}
 
@@ -53,8 +54,7 @@ class BlockCache:
             block, _ = self._queue.popitem(last=False)
             content = self._content[block]
             if content is not None:
-                if self._found.get(content) == block:
-                    del self._found[content]
+                self._forget(content, block)
                 self._content[block] = None
                 self.evicted += self.block
             self._users[block] = 1
@@ -70,18 +70,27 @@ class BlockCache:
         for block, key in zip(held, keys, strict=False):
             if self._content[block] is None:
                 self._content[block] = key
-                self._found.setdefault(key, block)
+                self._found.setdefault(key, {})[block] = None
 
     def release(self, request: Request) -> None:
+        empty = []
         for block in reversed(self._held.pop(request.name)):
             self._users[block] -= 1
             if self._users[block] == 0:
                 self._queue[block] = None
+                if self._content[block] is None:
+                    empty.append(block)
+        for block in reversed(empty):
+            self._queue.move_to_end(block, last=False)
         request.slots = 0
         self._keys.pop(request.name, None)
 
     def available(self) -> int:
         return len(self._queue) * self.block
+
+    def unlocked(self, request: Request, matched: int) -> int:
+        blocks = self._matched(request)[: matched // self.block]
+        return sum(self._users[block] == 0 for block in blocks) * self.block
 
     def used(self) -> int:
         return (self.count - len(self._queue)) * self.block
@@ -89,7 +98,14 @@ class BlockCache:
     def flush(self) -> None:
         for block in self._queue:
             self._content[block] = None
-        self._found = {key: block for key, block in self._found.items() if self._users[block]}
+        held = {key: {b: None for b in blocks if self._users[b]} for key, blocks in self._found.items()}
+        self._found = {key: blocks for key, blocks in held.items() if blocks}
+
+    def _forget(self, content: Hashable, block: int) -> None:
+        blocks = self._found[content]
+        del blocks[block]
+        if not blocks:
+            del self._found[content]
 
     def _matched(self, request: Request) -> list[int]:
         if not self.rules.prefix_caching:
@@ -97,10 +113,10 @@ class BlockCache:
         most = request.length - 1
         blocks: list[int] = []
         for key in self._hashes(request, most // self.block):
-            block = self._found.get(key)
-            if block is None:
+            holders = self._found.get(key)
+            if not holders:
                 break
-            blocks.append(block)
+            blocks.append(next(iter(holders)))
         return blocks[:-1] if self.rules.drop_block and blocks else blocks
 
     def _hashes(self, request: Request, count: int) -> list[Hashable]:

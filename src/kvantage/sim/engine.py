@@ -171,9 +171,7 @@ class Engine:
             wanted += rules.page
         if not self.running:
             wanted = request.length - matched
-        free = self.cache.available()
-        if isinstance(self.cache, TreeCache):
-            free -= self.cache.unlocked(request, matched)
+        free = self.cache.available() - self.cache.unlocked(request, matched)
         return wanted + promised <= free
 
     def _computed(self, request: Request, taken: int) -> int:
@@ -251,7 +249,10 @@ class Engine:
     # Both at once
 
     def _mixed(self) -> bool:
-        """One budget of tokens a step: running requests first, then admissions while blocks are found."""
+        """One budget of tokens a step: running requests first, then admissions while blocks are found.
+
+        What a step will compute may be found by others from its scheduling on, by those of the same step too.
+        """
         rules = self.rules
         budget, new, cached, decoding = rules.chunk, 0, 0, 0
         work: list[tuple[Request, int]] = []
@@ -262,7 +263,9 @@ class Engine:
             prefilling = request.prefilling
             wanted = request.length - request.computed if prefilling else 1 + rules.drafts
             wanted = min(wanted, budget)
-            need = request.computed + wanted if prefilling else request.length + rules.reserved - 1
+            need = request.computed + wanted + rules.extra_slots
+            if not prefilling:
+                need = request.length + rules.reserved - 1
             while not self.cache.grow(request, need):
                 shortage = True
                 victim = self._victim(self.running)
@@ -275,6 +278,7 @@ class Engine:
                     break
             if request not in self.running:
                 continue
+            self.cache.commit(request, min(request.computed + wanted, request.length))
             work.append((request, wanted if prefilling else 0))
             budget -= wanted
             new += wanted if prefilling else 0
@@ -282,13 +286,13 @@ class Engine:
         while self.waiting and budget > 0 and not shortage and len(self.running) < self._most():
             request = self.waiting[0]
             matched = self.cache.match(request)
-            self.waiting.popleft()
-            hit = self._admit(request, matched)
-            wanted = min(budget, request.length - request.computed)
-            if not self.cache.grow(request, request.computed + wanted):
-                self._put_back(request, counted=False)
+            wanted = min(budget, request.length - matched)
+            if not self._fits(request, matched, wanted):
                 break
-            cached += hit
+            self.waiting.popleft()
+            cached += self._admit(request, matched)
+            self.cache.grow(request, matched + wanted + rules.extra_slots)
+            self.cache.commit(request, matched + wanted)
             work.append((request, wanted))
             budget, new = budget - wanted, new + wanted
         if not work:
@@ -308,6 +312,13 @@ class Engine:
                 emitted, accepted = emitted + got, accepted + right
         self._tell("mixed", started, new, cached, emitted, accepted, decoding * rules.drafts)
         return True
+
+    def _fits(self, request: Request, matched: int, wanted: int) -> bool:
+        """Whether slots are free for all of a request as it is, though this step computes a part of it."""
+        page = self.rules.page
+        needed = max(request.length, matched + wanted + self.rules.extra_slots)
+        loose = self.cache.unlocked(request, matched)
+        return -(-needed // page) * page - matched + loose <= self.cache.available()
 
     # Shared
 

@@ -39,6 +39,10 @@ class Cache(Protocol):
         """Tokens that are free, or could be by eviction."""
         ...
 
+    def unlocked(self, request: Request, matched: int) -> int:
+        """Tokens of a matched prefix that no request holds yet: once held, they can no longer be evicted."""
+        ...
+
     def used(self) -> int:
         """Tokens resident."""
         ...
@@ -139,7 +143,6 @@ class TreeCache:
         return self.free() + self.resident - self.locked
 
     def unlocked(self, request: Request, matched: int) -> int:
-        """Tokens of a matched prefix that no request holds yet: to be held, they can no longer be evicted."""
         node, _ = self._walk(cut(request.sequence(), 0, matched)) if matched else (self.root, 0)
         loose = 0
         while node.parent is not None:
