@@ -1,0 +1,163 @@
+"""What a study should come to, told before its first boot, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from kvantage.core import ArmSettings, HostFacts, Reading, UsageError
+from kvantage.planner.detect import recognise
+from kvantage.planner.geometry import Geometry
+from kvantage.planner.history import Known, PastSpeed
+from kvantage.planner.plan import ArmPlan, Asked, make_plan
+from kvantage.planner.studies import asked_of
+from kvantage.study import Study
+
+SHORT_PROMPT = 128
+"""Tokens that a short prompt is taken to have: its decoding hardly depends on it."""
+
+
+def foretell(
+    study: Study, hosts: Mapping[str, HostFacts], known: Known | None = None
+) -> dict[str, dict[str, Any]]:
+    """By arm: pool, bytes a token, sessions, decode rates, each with its range, or why there is none.
+
+    `hosts` are the machines under the arms' servers. `known` is what earlier runs there measured: a plain
+    speed of the same model on the same engine sets the plain step, a drafting arm's its cost.
+    Never raises: a study is measured whether or not it can be predicted.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for arm in study.every_arm():
+        host = hosts.get(arm.name)
+        try:
+            found[arm.name] = _arm(study, arm, host, known or Known())
+        except UsageError as error:
+            found[arm.name] = {"missing": error.message}
+        except Exception as error:  # a fault of the planner must not cost a night's measurement
+            found[arm.name] = {"missing": f"the planner failed: {type(error).__name__}: {error}"}
+    return found
+
+
+def _arm(study: Study, arm: ArmSettings, host: HostFacts | None, known: Known) -> dict[str, Any]:
+    simulated = asked_of(study, None)
+    if simulated.machine is not None:  # `engine: sim` names its own hardware
+        words, machine = f"the study's own: {simulated.machine.title}", simulated.machine
+    elif host is None:
+        words, machine = "the machine under this server is not known", None
+    else:
+        seen = recognise(host, arm.settings.nodes or 1)
+        words, machine = seen.words, seen.machine
+    asked = replace(simulated, machine=machine)
+    asked, basis = _calibrated(asked, study, arm, known)
+    plan = next(one for one in make_plan(asked).arms if one.name == arm.name)
+    if plan.refused:
+        return {"missing": plan.refused, "hardware": words}
+    no_speed = words if machine is None else plan.no_speed
+    return {
+        "hardware": words,
+        "calibrated_by": basis,
+        "pool": _pool(plan, words if machine is None else None),
+        "bytes_a_token": _bytes(plan, asked.target),
+        "sessions": [
+            {"tokens": length, "held": reading.to_json()} for length, reading in plan.sessions.items()
+        ],
+        "acceptance": _acceptance(plan),
+        "break_even": plan.break_even.to_json() if plan.break_even else {"missing": no_speed},
+        "cells": [
+            {
+                "phase": phase,
+                "workload": workload,
+                "concurrency": streams,
+                "tok_s": _rate(plan, streams, length, no_speed),
+            }
+            for phase, workload, streams, length in _cells(study)
+        ],
+    }
+
+
+def _calibrated(asked: Asked, study: Study, arm: ArmSettings, known: Known) -> tuple[Asked, str | None]:
+    """The same with speeds of earlier runs, and in words which; both must be of the very model and engine."""
+    if asked.measured:
+        return asked, "speeds that the study gives"
+    plain = known.speed(study.engine.name, arm.model, "none")
+    if plain is None:
+        return asked, None
+    control = next((one.name for one in asked.arms if not one.speculation.on), None)
+    if control is None:
+        return asked, None
+    speeds, lengths = {control: plain.tok_s}, dict(asked.acceptance)
+    said = f"the plain speed of {plain.at} here"
+    spec = arm.speculation
+    own: PastSpeed | None = None
+    if spec.on:
+        own = known.speed(study.engine.name, arm.model, spec.method, spec.draft, spec.drafts)
+    if own and own.acceptance:
+        speeds[arm.name] = own.tok_s
+        lengths[arm.name] = own.acceptance
+        said = f"the plain and this drafter's own speed of {own.at} here"
+    fitted = replace(asked, measured=speeds, acceptance=lengths, measured_length=plain.length)
+    return fitted, said
+
+
+def _pool(plan: ArmPlan, no_machine: str | None) -> dict[str, Any]:
+    if plan.pool:
+        return plan.pool.tokens().to_json()
+    return {"missing": no_machine or plan.no_pool or "it was not planned"}
+
+
+def _bytes(plan: ArmPlan, target: Geometry) -> dict[str, Any]:
+    """What a token of the pool costs one rank, the drafter's part with it."""
+    if (
+        target.state_layers or target.window_bytes_per_token(plan.demand.kv, plan.demand.tp)
+        if plan.demand
+        else 0
+    ):
+        return {"missing": "sequences also cost fixed bytes here: a pool's bytes a token is no one figure"}
+    at = plan.pool.at if plan.pool else None
+    size = at.token_bytes + at.draft_bytes if at else plan.target_bytes + plan.draft_bytes
+    return Reading.of(size, "bytes/token", "predicted").to_json()
+
+
+def _acceptance(plan: ArmPlan) -> dict[str, Any] | None:
+    found = plan.acceptance
+    if found is None:
+        return None
+    reading = Reading.of(
+        found.value, "tokens/step", "predicted", low=found.low, high=found.high, note=found.source
+    )
+    return reading.to_json()
+
+
+def _rate(plan: ArmPlan, streams: int, length: int, no_speed: str | None) -> dict[str, Any]:
+    """tok/s of one stream of so many."""
+    if plan.steps is None:
+        return {"missing": no_speed or "its step times are not known"}
+    all_streams = plan.steps.decode(plan.acceptance, streams, length)
+    value, low, high = all_streams.value, all_streams.low, all_streams.high
+    assert value is not None
+    return Reading.of(
+        value / streams,
+        "tok/s",
+        "predicted",
+        low=None if low is None else low / streams,
+        high=None if high is None else high / streams,
+    ).to_json()
+
+
+def _cells(study: Study) -> Iterator[tuple[str, str, int, int]]:
+    """(phase, workload, concurrency, mean context) of the cells whose decoding a step time describes.
+
+    A cold wave of several is none of them: its decoding is broken by its neighbours' prefill.
+    """
+    phases = study.phases
+    if phases.short:
+        for workload in phases.short.prompts:
+            yield "short", workload, 1, SHORT_PROMPT + phases.short.output_tokens // 2
+    if phases.cold:
+        document = phases.cold.document_tokens
+        if 1 in phases.cold.concurrency:
+            yield "cold", "documents", 1, document + phases.cold.output_tokens // 2
+        if phases.repeat:
+            for streams in phases.cold.concurrency:
+                yield "repeat", "documents", streams, document + phases.repeat.output_tokens // 2

@@ -1,0 +1,37 @@
+"""What the planner tells of a study before its first boot, written down before anything is measured."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kvantage.core import HostFacts
+from kvantage.ledger import Ledger
+from kvantage.planner.detect import key_of
+from kvantage.planner.foretell import foretell
+from kvantage.planner.history import read_history
+from kvantage.runner.prepared import Prepared
+
+
+async def write_predictions(prepared: Prepared, ledger: Ledger) -> None:
+    """Keep a prediction of every arm. Where an arm has one already, that one counts, and this changes nothing."""
+    hosts: dict[str, HostFacts] = {}
+    for arm in prepared.arms:
+        host = await prepared.way.facts(arm)
+        if host.cores:  # none where the machine under a server was not seen
+            hosts[arm.settings.name] = host
+    study = prepared.study
+    first = next(iter(hosts.values()), None)
+    machine = key_of(first) if first else None
+    known = await asyncio.to_thread(read_history, machine) if machine else None
+    told = await asyncio.to_thread(foretell, study, hosts, known)
+    before = known.errors(study.engine.name) if known else {}
+    for arm in prepared.arms:
+        settings = arm.settings
+        ledger.event(
+            "prediction",
+            arm=settings.name,
+            fingerprint=settings.fingerprint(),
+            machine=machine,
+            prediction=told.get(settings.name, {"missing": "it is not among the study's arms"}),
+            before=before,
+        )
