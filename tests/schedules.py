@@ -183,7 +183,7 @@ def simulate(
 
 
 def fitted(setup: Setup, kept: Sequence[tuple[Sequence[Turn], Sequence[Seen]]]) -> Setup:
-    """The same server with step times that fit when the answers of these schedules ended, least error first."""
+    """The same server with the step times that fit best when the answers of these schedules ended."""
     scales = np.array([1e-3, 1e-4, 1e-7, 1e-5])
     names = ("step", "each", "held", "token")
 

@@ -31,6 +31,7 @@ from kvantage.analysis.findings import (
     SkippedFindings,
     StudyFindings,
 )
+from kvantage.analysis.foretold import hold
 from kvantage.analysis.ladder import read_ladders
 from kvantage.analysis.limits import limits_of, method_of
 from kvantage.analysis.margin import margins_of
@@ -85,6 +86,7 @@ def analyse(data: StudyData) -> Findings:
         ladders=ladders,
         sweeps=read_sweeps(data, measured, comparisons),
         attributions=_attributions(data, booted),
+        foresight=hold(data, pools, measured),
         memory=_memory(data, booted),
         waves=tuple(wave for cells in measured.values() for wave in read_waves(data.requests, cells)),
     )

@@ -11,6 +11,7 @@ from kvantage.analysis.capacity import Pool, Sessions
 from kvantage.analysis.compare import Comparison
 from kvantage.analysis.decide import Verdict
 from kvantage.analysis.drift import Drift
+from kvantage.analysis.foretold import Foresight
 from kvantage.analysis.ladder import Ladder
 from kvantage.analysis.measure import CellFindings
 from kvantage.analysis.memory import Memory
@@ -128,6 +129,7 @@ class Findings:
     attributions: tuple[Attribution, ...] = ()
     memory: tuple[Memory, ...] = ()
     waves: tuple[Wave, ...] = ()
+    foresight: Foresight = Foresight()
 
     def arm(self, name: str) -> ArmFindings:
         """The arm of that name. Raises KeyError when there is none."""

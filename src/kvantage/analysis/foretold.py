@@ -138,7 +138,7 @@ def held(
     measured: Reading,
     cell: tuple[str | None, str | None, int | None] = (None, None, None),
 ) -> Held:
-    """The two beside each other, with the error where both are known; `cell` is where a speed was measured."""
+    """The two beside each other, with the error where both are known; `cell` is where it was measured."""
     within = None
     if predicted.value is None or not measured.value:
         why = predicted.missing or measured.missing or "nothing was measured"

@@ -14,8 +14,8 @@ class BlockCache:
     """Blocks keep their content after they are freed, until the queue gives them to somebody else.
 
     Freed blocks go in the order of their freeing, the last of a request first; those that hold nothing to be
-    found go before all others. Several blocks may hold the same. One block is never used. A hit is whole blocks, never the whole prompt, and one block less where
-    the drafter needs it (`drop_block`).
+    found go before all others. Several blocks may hold the same. One block is never used. A hit is whole
+    blocks, never the whole prompt, and one block less where the drafter needs it (`drop_block`).
     """
 
     def __init__(self, capacity: int, rules: Rules) -> None:
