@@ -14,6 +14,7 @@ from kvantage.core.cell import CellKey
 from kvantage.core.engine import LogReadings
 from kvantage.core.exactness import ExactnessData
 from kvantage.core.facts import CounterDelta, Facts
+from kvantage.core.telemetry import WatchedHost
 
 Strings = NDArray[np.str_]
 Ints = NDArray[np.int64]
@@ -75,12 +76,36 @@ class RequestColumns:
 
 
 @dataclass(frozen=True)
+class TelemetryColumns:
+    """Looks at devices and machines, ordered by boot and time: see `telemetry.Sample`. NaN, and -1 in
+    `reasons`, is 'not told'. `boot` is the boot's number in the ledger, `device` is empty for the machine.
+    """
+
+    boot: Ints
+    at_ns: Ints
+    host: Strings
+    device: Strings
+    sm_mhz: Floats
+    power_w: Floats
+    temperature_c: Floats
+    reasons: Ints
+    memory_used_bytes: Floats
+    cpu_mhz: Floats
+    load: Floats
+    memory_available_bytes: Floats
+
+    def __len__(self) -> int:
+        return len(self.boot)
+
+
+@dataclass(frozen=True)
 class CellWindow:
     """One attempt at a cell: when it ran, what the counters moved by, what the log said meanwhile.
 
     `running_max` and `waiting_max` are the highest gauges sampled inside it, None where not reported.
     `lag_p99_ns` is the client's own delay that 99 % of the cell's time stayed at or under.
     `own_cpu_s` is the processor time that kvantage's own process took meanwhile.
+    `boot` is the number of its boot in the ledger, -1 where it is not known.
     `complete` is False for an attempt that was broken off; it is shown and not used.
     """
 
@@ -100,6 +125,7 @@ class CellWindow:
     lag_p99_ns: int | None = None
     own_cpu_s: float | None = None
     notes: tuple[str, ...] = ()
+    boot: int = -1
 
 
 @dataclass(frozen=True)
@@ -138,6 +164,7 @@ class StudyData:
 
     `study` is the study as loaded (plain JSON, the schema of the study file with defaults filled in).
     `simulated` is True when any figure came from a simulator or from simulated acceptance.
+    `watched` says what `telemetry` looked at, by the boot's number in the ledger.
     """
 
     study: Mapping[str, Any]
@@ -150,4 +177,6 @@ class StudyData:
     events: tuple[Mapping[str, Any], ...] = ()
     simulated: bool = False
     kvantage_version: str = ""
+    telemetry: TelemetryColumns | None = None
+    watched: Mapping[int, tuple[WatchedHost, ...]] = field(default_factory=dict)
     exactness: ExactnessData = field(default_factory=ExactnessData)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import shlex
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,6 +116,34 @@ class SshHost:
             return started
 
         return await self._side.run(begin())
+
+    async def follow(self, command: str, take: Callable[[str], None]) -> Callable[[], Awaitable[None]]:
+        """Run `command` there and hand on each line that it prints, on the side loop; returns what ends it.
+
+        Raises ArmFailed when the machine is out of reach.
+        """
+
+        async def begin() -> tuple[asyncssh.SSHClientProcess[str], asyncio.Task[None]]:
+            connection = await self._connected()
+            process = await connection.create_process(command, encoding="utf-8", errors="replace")
+
+            async def read() -> None:
+                async for line in process.stdout:
+                    take(line)
+
+            return process, asyncio.create_task(read())
+
+        try:
+            process, reading = await self._side.run(begin())
+        except _asyncssh().Error as error:
+            raise ArmFailed(f"{self.node.name}: {error}") from error
+
+        async def end() -> None:
+            process.close()
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+        return lambda: self._side.run(end())
 
     async def close(self) -> None:
         """Let the connection go."""

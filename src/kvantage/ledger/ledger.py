@@ -26,10 +26,12 @@ from kvantage.core import (
     RequestRecord,
     Scores,
 )
+from kvantage.core.telemetry import Sample
 from kvantage.ledger import codec
 from kvantage.ledger.blob import pack_chunks, pack_ids
 from kvantage.ledger.exactness import SCORES_TABLE, score_row
 from kvantage.ledger.schema import CLOSING, LATER, TABLES, VERSION
+from kvantage.ledger.telemetry import TELEMETRY_TABLE, insert
 from kvantage.ledger.writer import Writer, connect, storage_error
 
 FILE = "ledger.sqlite"
@@ -88,6 +90,7 @@ class Ledger:
             connection = connect(path)
             connection.executescript(TABLES)
             connection.executescript(SCORES_TABLE)
+            connection.executescript(TELEMETRY_TABLE)
             connection.execute("INSERT INTO meta VALUES ('version', ?)", (str(VERSION),))
             connection.close()
         except sqlite3.Error as error:
@@ -401,6 +404,10 @@ class Ledger:
         marks = ", ".join("?" * len(row))
         self._writer.do(lambda db: db.execute(f"INSERT INTO scores VALUES (NULL, {marks})", row))
 
+    def add_samples(self, boot: Boot, samples: Sequence[Sample]) -> None:
+        """Append looks at the machines under a boot; never blocks, and may be called from any thread."""
+        self._writer.submit(lambda db: insert(db, boot.id, samples))
+
     def skip(self, fingerprint: str, block: int, phase: str, workload: str, reason: str) -> None:
         """Something was not run, and why; the last reason stands."""
         row = (fingerprint, block, phase, workload, reason)
@@ -448,6 +455,7 @@ def check_version(path: Path) -> None:
 
 def _add_later_columns(db: sqlite3.Connection) -> None:
     db.execute(SCORES_TABLE)
+    db.execute(TELEMETRY_TABLE)
     for table, columns in LATER.items():
         held = {row[1] for row in db.execute(f"PRAGMA table_info({table})")}
         for name, kind in columns.items():

@@ -18,6 +18,7 @@ from kvantage.ledger.blob import unpack_chunks
 from kvantage.ledger.exactness import read_exactness
 from kvantage.ledger.ledger import FILE, check_version
 from kvantage.ledger.schema import CLOSING
+from kvantage.ledger.telemetry import read_telemetry, watched
 from kvantage.ledger.writer import connect, storage_error
 
 
@@ -84,6 +85,8 @@ def _read(db: sqlite3.Connection, path: Path) -> StudyData:
         events=events,
         simulated=any(event["kind"] == "simulated" for event in events),
         kvantage_version=head["kvantage_version"],
+        telemetry=read_telemetry(db),
+        watched=watched(events),
         exactness=read_exactness(
             db,
             {
@@ -170,6 +173,7 @@ def _windows(
             lag_p99_ns=row["lag_p99_ns"],
             own_cpu_s=row["own_cpu_s"] if "own_cpu_s" in row.keys() else None,  # noqa: SIM118
             notes=notes if complete or not chain.reason else (*notes, chain.reason),
+            boot=chain.boot,
         )
 
 

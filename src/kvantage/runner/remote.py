@@ -27,6 +27,11 @@ class Remote:
         self._side = SideLoop()
         self._hosts = [SshHost(node, self._side) for node in nodes]
 
+    @property
+    def hosts(self) -> tuple[SshHost, ...]:
+        """The machines, the one that serves requests first."""
+        return tuple(self._hosts)
+
     def problems(self, engine: Engine, arm: ArmSettings) -> list[str]:
         return engine.problems(arm, self._unseen())
 
