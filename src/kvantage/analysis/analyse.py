@@ -22,6 +22,8 @@ from kvantage.analysis.constraints import Evidence, keep
 from kvantage.analysis.decide import Candidate, Verdict, decide
 from kvantage.analysis.differences import resolved_differences
 from kvantage.analysis.drift import Drift, find_drift
+from kvantage.analysis.exactness.judge import Exactness
+from kvantage.analysis.exactness.study import read_exactness
 from kvantage.analysis.findings import (
     ArmFindings,
     ArmStatus,
@@ -70,12 +72,14 @@ def analyse(data: StudyData) -> Findings:
     drift = find_drift(data.requests, rechecks, measured.get(data.control, ()))
     notice = _notice(data)
     ladders = read_ladders(data, measured, facts)
+    drafting = {arm.name: any(drafts(arm, each) for each in (*booted[arm.name], None)) for arm in data.arms}
+    exactness = read_exactness(data, drafting)
     return Findings(
         study=_study(data),
         arms=arms,
         comparisons=comparisons,
         trades=trades,
-        verdict=_verdict(data, arms, studied, drift),
+        verdict=_verdict(data, arms, studied, drift, exactness),
         drift=drift,
         events=_events(data),
         notice=notice,
@@ -89,6 +93,7 @@ def analyse(data: StudyData) -> Findings:
         foresight=hold(data, pools, measured),
         memory=_memory(data, booted),
         waves=tuple(wave for cells in measured.values() for wave in read_waves(data.requests, cells)),
+        exactness=exactness,
     )
 
 
@@ -125,7 +130,8 @@ def _arm(
     mine = measured[arm.name]
     cells = [each.cell for each in mine]
     control = [each.cell for each in measured.get(data.control, ())]
-    status, reason, lines = _status(boots, mine)
+    answered = any(each.arm == arm.name for each in data.exactness.answers)
+    status, reason, lines = _status(boots, mine, answered)
     return ArmFindings(
         name=arm.name,
         control=arm.name == data.control,
@@ -150,12 +156,12 @@ def _arm(
 
 
 def _status(
-    boots: Sequence[BootRow], cells: Sequence[MeasuredCell]
+    boots: Sequence[BootRow], cells: Sequence[MeasuredCell], answered: bool = False
 ) -> tuple[ArmStatus, str | None, tuple[str, ...]]:
     """An arm is measured when its last boot of every block came up and it has a finished cell."""
     last = {boot.block: boot for boot in boots}
     failed = [boot for boot in last.values() if boot.status == "failed"]
-    finished = any(each.cell.windows for each in cells)
+    finished = answered or any(each.cell.windows for each in cells)
     reason = "; ".join(dict.fromkeys(boot.reason or "no reason told" for boot in failed)) or None
     lines = tuple(line for boot in failed for line in boot.log_lines)
     if not boots:
@@ -236,7 +242,11 @@ def _attributions(data: StudyData, booted: Mapping[str, Sequence[Facts]]) -> tup
 
 
 def _verdict(
-    data: StudyData, arms: Sequence[ArmFindings], studied: Studied, drift: Sequence[Drift]
+    data: StudyData,
+    arms: Sequence[ArmFindings],
+    studied: Studied,
+    drift: Sequence[Drift],
+    exactness: Exactness | None = None,
 ) -> Verdict:
     policy = asked.read_policy(data.study)
     if policy is None:
@@ -244,8 +254,13 @@ def _verdict(
     candidates = []
     for arm in arms:
         cells = studied.measured[arm.name]
+        judged = exactness.of(arm.name) if exactness else None
         evidence = Evidence(
-            arm.pool, cells, None, arm.name == data.control, max(1, len(studied.booted[arm.name]))
+            arm.pool,
+            cells,
+            judged.cls if judged else None,
+            arm.name == data.control,
+            max(1, len(studied.booted[arm.name])),
         )
         failed = f"{arm.status}: {arm.reason}" if arm.status in ("failed", "not measured") else None
         candidates.append(

@@ -11,6 +11,7 @@ from kvantage.analysis.capacity import Pool, Sessions
 from kvantage.analysis.compare import Comparison
 from kvantage.analysis.decide import Verdict
 from kvantage.analysis.drift import Drift
+from kvantage.analysis.exactness.judge import Exactness
 from kvantage.analysis.foretold import Foresight
 from kvantage.analysis.ladder import Ladder
 from kvantage.analysis.measure import CellFindings
@@ -129,6 +130,7 @@ class Findings:
     attributions: tuple[Attribution, ...] = ()
     memory: tuple[Memory, ...] = ()
     waves: tuple[Wave, ...] = ()
+    exactness: Exactness | None = None
     foresight: Foresight = Foresight()
 
     def arm(self, name: str) -> ArmFindings:
