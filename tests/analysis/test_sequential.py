@@ -47,7 +47,7 @@ def test_arms_within_the_margin_are_tied_and_that_is_a_decision() -> None:
     found = look(booted({"none": 1.0, "mtp": 1.001}, 6, sd_boot=0.002, until=UNTIL).data(), 6)
     assert found.decided
     assert found.out == ()
-    assert "tied within 3%" in found.words
+    assert "tied within 3 %" in found.words
 
 
 def test_an_arm_that_holds_too_little_is_out_and_knocks_nobody_out() -> None:

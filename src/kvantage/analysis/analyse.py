@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
@@ -216,8 +217,8 @@ def _compare(
                 arm,
                 baseline,
                 baseline == data.control,
-                pool_ratio(pools[arm].tokens, pools[baseline].tokens),
-                pool_ratio(pools[arm].bytes, pools[baseline].bytes),
+                _pool_ratio(data, pools, arm, baseline, "tokens"),
+                _pool_ratio(data, pools, arm, baseline, "bytes"),
                 ratios,
                 crossover,
                 phase,
@@ -225,6 +226,22 @@ def _compare(
             )
         )
     return tuple(replace(each, sentence=pair_sentence(each)) for each in allow_for_arms(found))
+
+
+def _pool_ratio(
+    data: StudyData, pools: Mapping[str, Pool], arm: str, baseline: str, size: Literal["tokens", "bytes"]
+) -> Reading:
+    """One pool over another, block by block where both were told."""
+    told: dict[str, dict[int, float]] = {arm: {}, baseline: {}}
+    for boot in data.boots:
+        if boot.arm in told and boot.facts is not None:
+            value = boot.facts.reading(f"kv_pool_{size}").value
+            if value is not None:
+                told[boot.arm][boot.block] = value
+    pairs = [(value, told[baseline][block]) for block, value in told[arm].items() if block in told[baseline]]
+    if size == "tokens":
+        return pool_ratio(pools[arm].tokens, pools[baseline].tokens, pairs)
+    return pool_ratio(pools[arm].bytes, pools[baseline].bytes, pairs)
 
 
 def _attributions(data: StudyData, booted: Mapping[str, Sequence[Facts]]) -> tuple[Attribution, ...]:

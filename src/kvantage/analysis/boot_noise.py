@@ -29,19 +29,13 @@ def sd_of_range(low: float, high: float) -> float:
 
 PINNED = BootNoise(
     sd_of_range(1 - 0.016, 1 + 0.016),
-    "boots within 1.6 % of each other's middle, the kernels' autotuning off",
+    "within 1.6 % of their middle, a deviation of 1.9 %",
     "a public report of one stack on two GB10, eight requests at once",
 )
 AUTOTUNED = BootNoise(
     sd_of_range(92.0, 111.0),
-    "boots from 92 to 111 tok/s, steady to the decimal within each",
-    "the same report, the kernels' autotuning on",
+    "92 to 111 tok/s, steady to the decimal within each boot",
+    "the same report",
 )
 POOL_SHARE = 0.03
 """Pools of one arm were seen to move by 3 % between boots (public reports)."""
-
-SENTENCE = (
-    "One boot an arm: the intervals hold what varied inside that boot and not what varies between boots. "
-    f"Published boots of one arm lay 1.6 % around their middle with pinned kernels, and "
-    f"{111 / 92 - 1:.0%} apart with autotuned ones."
-)

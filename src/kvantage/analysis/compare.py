@@ -15,7 +15,7 @@ from kvantage.analysis.effect import PER_REQUEST, BootEffect, boot_effect
 from kvantage.analysis.inference import Inference, Side, adjusted, infer
 from kvantage.analysis.measure import MeasuredCell
 from kvantage.analysis.spending import Level
-from kvantage.analysis.stats import holm
+from kvantage.analysis.stats import holm, ratio_interval
 from kvantage.core.columns import RequestColumns
 from kvantage.core.reading import Reading
 
@@ -196,11 +196,18 @@ def allow_for_arms(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
     )
 
 
-def pool_ratio(arm: Reading, baseline: Reading) -> Reading:
-    """One pool over another."""
+def pool_ratio(arm: Reading, baseline: Reading, by_block: Sequence[tuple[float, float]] = ()) -> Reading:
+    """One pool over another; with (arm, baseline) of two blocks or more, the geometric mean of the blocks'
+    ratios with a t interval, since pools have boot noise too.
+    """
     if arm.value is None or not baseline.value:
         return Reading.absent(arm.missing or baseline.missing or "the baseline's pool is empty")
-    return Reading.of(arm.value / baseline.value, "ratio", "computed")
+    pairs = [(mine, theirs) for mine, theirs in by_block if mine > 0 and theirs > 0]
+    if len(pairs) < 2:
+        return Reading.of(arm.value / baseline.value, "ratio", "computed", note="one boot: no interval")
+    found = ratio_interval(np.log([mine / theirs for mine, theirs in pairs]))
+    note = f"95 % t interval over {len(pairs)} boots of each arm, paired by block"
+    return Reading.of(found.mean, "ratio", "computed", low=found.low, high=found.high, note=note)
 
 
 def crossing(ratios: Sequence[Ratio]) -> tuple[Crossover | None, str | None]:

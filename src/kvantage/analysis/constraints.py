@@ -133,7 +133,9 @@ def _sessions(count: int, tokens: int, evidence: Evidence) -> Kept:
         return Kept("min_sessions", wanted, found, margin, "broken", words)
     words = f"{what}: {whole} whole ({ADMISSION})"
     if evidence.boots < 2 and whole_sessions(evidence.pool, tokens, 1 - POOL_SHARE) < count:
-        words += f"; of one boot, and pools were seen to move {POOL_SHARE:.0%} between boots"
+        words += (
+            f"; of one boot, and pools were seen to move {wording.percent(POOL_SHARE * 100)} between boots"
+        )
         return Kept("min_sessions", wanted, found, margin, "not certain", words)
     if evidence.boots > 1:
         words += f"; by the smallest pool of {evidence.boots} boots"

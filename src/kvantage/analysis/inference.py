@@ -180,8 +180,9 @@ def with_boot_noise(log: float, low: float, high: float, confidence: float = CON
         low=math.exp(log - half),
         high=math.exp(log + half),
         note=(
-            f"with a published boot noise of {PINNED.sd:.1%} an arm ({PINNED.words}; {PINNED.source}); by "
-            f"its other figure ({AUTOTUNED.words}) two boots of one arm may differ {loud:.2f}-fold"
+            f"if boots vary as little as published ones with pinned kernels ({PINNED.words}); with those of "
+            f"autotuned ones ({AUTOTUNED.words}), two boots of one arm may lie {loud:.2f}-fold apart. "
+            f"Source: {PINNED.source}"
         ),
     )
 

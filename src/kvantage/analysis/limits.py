@@ -8,12 +8,17 @@ from kvantage.analysis import asked, wording
 from kvantage.analysis.capacity import Length
 from kvantage.analysis.drift import Drift
 from kvantage.analysis.findings import ArmFindings
+from kvantage.analysis.inference import ENOUGH_BOOTS
 from kvantage.analysis.ladder import Ladder
 from kvantage.core.columns import StudyData
 
 ONE_BOOT = (
     "Each arm was started once. Intervals are taken within the boot and do not hold the differences between "
     "boots of the same arm, which have been seen to reach 20 % in speed and 3 % in pool."
+)
+PROMPTS = (
+    "Intervals over boots hold what other boots of these arms would show on these prompts, and not what "
+    "other prompts would."
 )
 
 
@@ -29,6 +34,8 @@ def limits_of(
     boots = {arm.name: len({boot.block for boot in arm.boots if boot.status != "failed"}) for arm in arms}
     if boots and max(boots.values()) == 1:
         limits.append(ONE_BOOT)
+    elif boots and max(boots.values()) > 1:
+        limits.append(PROMPTS)
     missing = [f"'{arm.name}' ({arm.reason})" for arm in arms if arm.status in ("failed", "not measured")]
     if missing:
         limits.append(f"Not measured: {'; '.join(missing)}.")
@@ -81,6 +88,7 @@ def method_of(data: StudyData) -> tuple[str, ...]:
         "Ratios: geometric mean of paired requests (same prompt in both arms), baseline named; a void cell "
         "on either side refuses the ratio.",
     ]
+    said += _intervals(data)
     short = asked.phase_settings(data.study, "short")
     if short:
         said.append(
@@ -115,6 +123,31 @@ def method_of(data: StudyData) -> tuple[str, ...]:
     said.append("Cached tokens are the server's count, checked for every request against what was expected.")
     said += [sentence for sentence in (_calibration(data), _own_processor(data)) if sentence]
     return tuple(said)
+
+
+def _intervals(data: StudyData) -> list[str]:
+    """How the intervals of this study were taken: the rule, fixed beforehand."""
+    blocks = len({boot.block for boot in data.boots if boot.status != "failed"})
+    said = []
+    if blocks > 1:
+        said.append(
+            f"Intervals: Student's t over the boots' log-ratios, paired by block, with fewer than "
+            f"{ENOUGH_BOOTS} boots; from {ENOUGH_BOOTS} on the hierarchical bootstrap (boots, prompts, "
+            "repeats)."
+        )
+        if len(data.arms) > 2:
+            said.append(
+                "Several arms are told apart from one baseline by Holm's p-values; intervals are not "
+                "widened for it."
+            )
+    looks = asked.spending(data.study)
+    if looks is not None:
+        said.append(
+            f"The study was looked at after {looks.first} to {looks.last} boots of each arm and could stop "
+            f"at each; a look has {looks.alpha(looks.first):.4f} of the {1 - looks.confidence:.2f} error, so "
+            "that its intervals are wider and hold at whichever look it stopped."
+        )
+    return said
 
 
 def _calibration(data: StudyData) -> str | None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from kvantage.analysis import asked
 from kvantage.analysis.acceptance import Acceptance, measure_acceptance, no_acceptance
 from kvantage.analysis.cells import Cell
+from kvantage.analysis.clocks import CellClocks, cell_clocks
 from kvantage.analysis.evidence import Evidence
 from kvantage.analysis.first_token import first_token_speed, uncached
 from kvantage.analysis.gates import judge_cell, measured_queue
+from kvantage.analysis.looks import looks_of, per_token
 from kvantage.analysis.loop import measure_loop
 from kvantage.analysis.speed import Speed, absent_speed, first_of_shape, measure_speed
 from kvantage.analysis.timing import Timing, time_requests
@@ -48,6 +50,7 @@ class CellFindings:
     measured_at: str = ""
     notes: tuple[str, ...] = ()
     queue: str | None = None
+    tokens_per_joule: Reading = field(default_factory=lambda: Reading.absent("no device told its power"))
 
     @property
     def sound(self) -> bool:
@@ -56,6 +59,8 @@ class CellFindings:
 
     def figure(self, metric: str) -> Reading:
         """The cell's figure of that metric: one of the ratios' metrics."""
+        if metric == "tok_per_joule":
+            return self.tokens_per_joule
         found: Reading = {
             "decode_tok_s": self.speed.decode,
             "steady_tok_s": self.speed.steady,
@@ -78,6 +83,7 @@ class MeasuredCell:
     findings: CellFindings
     timing: Timing
     kept: Bools
+    clocks: CellClocks | None = None
 
 
 def drafts(arm: ArmSettings, facts: Facts | None) -> bool:
@@ -100,6 +106,8 @@ def measure_cell(data: StudyData, cell: Cell, arm: ArmSettings, facts: Facts | N
         if cell.key.phase == "ttft"
         else measure_acceptance(requests, cell, _drafts_a_step(arm, facts))
     )
+    looks = looks_of(data, cell)
+    joules_per_token, tokens_per_joule = per_token(looks)
     evidence = Evidence(
         cell=cell,
         requests=requests,
@@ -109,6 +117,7 @@ def measure_cell(data: StudyData, cell: Cell, arm: ArmSettings, facts: Facts | N
         facts=facts,
         acceptance=acceptance,
         asked=asked.output_tokens(data.study, cell.key.phase),
+        looks=looks,
     )
     status = judge_cell(evidence, simulation_allowed=data.simulated)
     kept = np.zeros(len(timing), dtype=np.bool_)
@@ -145,8 +154,10 @@ def measure_cell(data: StudyData, cell: Cell, arm: ArmSettings, facts: Facts | N
         measured_at=min((window.measured_at for window in cell.windows), default=""),
         notes=_notes(cell, speed, acceptance),
         queue=queue,
+        tokens_per_joule=tokens_per_joule,
     )
-    return MeasuredCell(cell, findings, timing, kept)
+    clocks = cell_clocks(cell.key, looks, joules_per_token) if looks is not None else None
+    return MeasuredCell(cell, findings, timing, kept, clocks)
 
 
 def _drafts_a_step(arm: ArmSettings, facts: Facts | None) -> int | None:

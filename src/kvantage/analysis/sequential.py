@@ -174,7 +174,7 @@ def _words(
     for arm in rivals:
         found = between(leader, arm, margins)
         tied = found is not None and found.standing(matters) == "tied"
-        state = f"tied within {matters:.0%}" if tied else "not decided"
+        state = f"tied within {wording.percent(matters * 100)}" if tied else "not decided"
         parts.append(f"{wording.named(arm)} is {state} ({_spans(found)})")
     parts += [f"{wording.named(arm)} is out: {why}" for arm, why in out.items()]
     parts.append("not decided yet" if undecided else "decided")

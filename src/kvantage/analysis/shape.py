@@ -45,10 +45,10 @@ class Shape:
         """What a reader should know of it, a sentence each; empty where there is nothing."""
         told = []
         if self.modes is not None and self.upper_share is not None:
+            lower, upper = self.modes
             told.append(
-                f"two modes, {self.modes[0]:.2f}x and {self.modes[1]:.2f}x ({self.upper_share:.0%} in the "
-                f"upper): the median says {(self.median - 1) * 100:+.1f} %, the mean "
-                f"{(self.mean - 1) * 100:+.1f} %"
+                f"two modes, {lower:.2f}x and {upper:.2f}x ({self.upper_share * 100:.0f} % in the upper): "
+                f"the median says {(self.median - 1) * 100:+.1f} %, the mean {(self.mean - 1) * 100:+.1f} %"
             )
         if self.drift is not None:
             told.append(f"the ratio drifted by {(self.drift - 1) * 100:+.1f} % from first to last request")

@@ -120,9 +120,9 @@ def find_flips(case: Case) -> tuple[str, ...]:
 
 def _tied(case: Case) -> str:
     if not case.inconclusive:
-        return f"their ratio lies within {case.matters:.0%} of 1"
+        return f"their ratio lies within {wording.percent(case.matters * 100)} of 1"
     said = "the interval of their ratio spans 1"
-    return f"{said} and holds more than {case.matters:.0%}, so it is inconclusive"
+    return f"{said} and holds more than {wording.percent(case.matters * 100)}, so it is inconclusive"
 
 
 def _room(case: Case) -> str:

@@ -15,18 +15,19 @@ from typing import Any
 from kvantage.analysis.acceptance import Acceptance
 from kvantage.analysis.capacity import Pool, Sessions
 from kvantage.analysis.compare import Comparison, Ratio
-from kvantage.analysis.decide import Constraint, Verdict
 from kvantage.analysis.drift import Drift
 from kvantage.analysis.findings import ArmFindings, BootFindings, Findings
 from kvantage.analysis.measure import CellFindings
 from kvantage.analysis.probes import ProbeResult, Recall
 from kvantage.analysis.trade import Trade
 from kvantage.report.attribution import attribution_json
+from kvantage.report.decision import inference_json, verdict_json
 from kvantage.report.figures import number
+from kvantage.report.foretold import foresight_json
 from kvantage.report.ladder import ladder_json
 from kvantage.report.sweep import sweep_json
 
-SCHEMA_VERSION = "1.1"
+SCHEMA_VERSION = "1.2"
 SCHEMA_FILE = "report.schema.json"
 
 Json = dict[str, Any]
@@ -62,13 +63,14 @@ def report(findings: Findings) -> Json:
             "concurrency": list(study.concurrency),
             "declared": _quoted(study.declared),
         },
-        "verdict": _verdict(findings.verdict),
+        "verdict": verdict_json(findings.verdict),
         "trades": {trade.arm: _trade(trade) for trade in findings.trades},
         "arms": {arm.name: _arm(arm) for arm in findings.arms},
         "comparisons": [_comparison(comparison) for comparison in findings.comparisons],
         "ttft": [ladder_json(each) for each in findings.ladders],
         "sweep": [sweep_json(each) for each in findings.sweeps],
         "pool_attribution": [attribution_json(each) for each in findings.attributions],
+        "predicted": foresight_json(findings),
         "drift": [_drift(each) for each in findings.drift],
         "events": [
             {"at": event.at, "kind": event.kind, "arm": event.arm, "text": event.text}
@@ -277,6 +279,7 @@ def _ratio(ratio: Ratio) -> Json:
         "acceptance_length": number(ratio.acceptance_length),
         "rho": number(ratio.rho),
         "break_even_acceptance_length": number(ratio.rho),
+        "inference": inference_json(ratio),
     }
 
 
@@ -290,34 +293,6 @@ def _trade(trade: Trade) -> Json:
         "speed_ratio": {"missing": "no speed was measured in both arms"}
         if headline is None
         else number(headline.ratio),
-    }
-
-
-def _verdict(verdict: Verdict) -> Json:
-    return {
-        "status": verdict.status,
-        "arm": verdict.arm,
-        "sentences": list(verdict.sentences),
-        "objective": verdict.objective,
-        "figure": number(verdict.figure),
-        "margin": number(verdict.margin),
-        "runner_up": verdict.runner_up,
-        "tied": list(verdict.tied),
-        "constraint": None if verdict.constraint is None else _constraint(verdict.constraint),
-        "flips": list(verdict.flips),
-        "ruled_out": [{"arm": each.arm, "why": each.why} for each in verdict.ruled_out],
-    }
-
-
-def _constraint(constraint: Constraint) -> Json:
-    return {
-        "wanted_sessions": number(constraint.wanted),
-        "session_tokens": number(constraint.session_tokens),
-        "held_sessions": number(constraint.held),
-        "quotient_sessions": number(constraint.quotient),
-        "margin_sessions": number(constraint.margin),
-        "spare_tokens": number(constraint.spare_tokens),
-        "admission": constraint.admission,
     }
 
 

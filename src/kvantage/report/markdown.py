@@ -6,9 +6,10 @@ import shlex
 from collections.abc import Mapping
 
 from kvantage.analysis.findings import Findings
-from kvantage.report import tables
+from kvantage.report import answers, compared, decision, tables
 from kvantage.report.attribution import attribution_table
 from kvantage.report.escape import fenced, markdown
+from kvantage.report.foretold import foresight_sentences, pools_foretold, speeds_foretold
 from kvantage.report.ladder import hits_table, ladder_sentences, ladder_table
 from kvantage.report.sweep import sweep_sentences, sweep_table
 from kvantage.report.tables import Table
@@ -39,13 +40,17 @@ def report_markdown(findings: Findings) -> str:
         *_table(tables.acceptance(findings)),
         *_table(tables.void(findings), otherwise="Nothing: every cell passed its gates."),
         *_failures(findings),
-        *_table(tables.probes(findings)),
-        *_table(tables.recall(findings)),
+        *_table(answers.probes(findings)),
+        *_table(answers.recall(findings)),
         *_verdict(findings),
+        *_table(decision.standings(findings)),
         *_pairs(findings),
-        *_table(tables.ratios(findings)),
+        *_table(compared.ratios(findings)),
+        *_table(compared.noise(findings)),
+        *_sentences(compared.doubts(findings), "What an interval does not show:"),
         *_crossovers(findings),
         *_table(tables.cells(findings)),
+        *_foresight(findings),
         *_excluded(findings),
         *_table(tables.differences(findings)),
         *_table(tables.skipped(findings)),
@@ -102,6 +107,10 @@ def _verdict(findings: Findings) -> list[str]:
     if verdict.status == "no policy":
         return []
     lines = ["## How the verdict was reached", "", f"- Maximised: {markdown(verdict.objective)}."]
+    if verdict.rivals:
+        near = "; ".join(each.words for each in verdict.rivals)
+        lines.append(f"- Nearest rivals: {markdown(near)}.")
+    lines += [f"- Constraint: {markdown(each.words)}." for each in verdict.constraints]
     lines += [f"- Ruled out: {markdown(each.arm)}, {markdown(each.why)}." for each in verdict.ruled_out]
     lines += [f"- Would flip it: {markdown(flip)}." for flip in verdict.flips]
     return [*lines, ""]
@@ -116,6 +125,21 @@ def _failures(findings: Findings) -> list[str]:
         if arm.log_lines:
             lines += ["In its log's own words:", "", *fenced(list(arm.log_lines)), ""]
     return lines
+
+
+def _foresight(findings: Findings) -> list[str]:
+    """Predicted beside measured, where anything was predicted."""
+    if not any(arm.rows or arm.hardware for arm in findings.foresight.arms):
+        return []
+    said = [f"- {markdown(sentence)}" for sentence in foresight_sentences(findings)]
+    return [
+        *_table(pools_foretold(findings)),
+        *_table(speeds_foretold(findings)),
+        "What the predictions rest on, and how far off they are:",
+        "",
+        *said,
+        "",
+    ]
 
 
 def _excluded(findings: Findings) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kvantage.analysis.capacity import Sessions
@@ -10,9 +10,8 @@ from kvantage.analysis.compare import Comparison, Metric
 from kvantage.analysis.differences import UNTOLD
 from kvantage.analysis.findings import ArmFindings, Findings
 from kvantage.analysis.measure import CellFindings
-from kvantage.analysis.probes import ProbeResult
 from kvantage.core.reading import Reading
-from kvantage.report.figures import DASH, Notes, figure, interval, size, times
+from kvantage.report.figures import DASH, Notes, figure, size, times
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ def sessions(findings: Findings, brief: bool = False) -> Table:
     said = "A session is its input and its answer. In brackets: whole sessions"
     said += "." if brief else ", and the tokens that they leave."
     return Table(
-        "What the pool holds", tuple(columns), tuple(rows), _after(1, columns), (said, *notes.lines())
+        "What the pool holds", tuple(columns), tuple(rows), after(1, columns), (said, *notes.lines())
     )
 
 
@@ -142,7 +141,7 @@ def cells(findings: Findings) -> Table:
                     notes.mark(_range(expected), expected),
                 )
             )
-    return Table("Every cell", columns, tuple(rows), _after(6, columns), tuple(notes.lines()))
+    return Table("Every cell", columns, tuple(rows), after(6, columns), tuple(notes.lines()))
 
 
 def first_tokens(findings: Findings) -> Table:
@@ -160,47 +159,9 @@ def first_tokens(findings: Findings) -> Table:
         "Time to first token",
         columns,
         tuple(rows) if places else (),
-        _after(1, columns),
+        after(1, columns),
         ("Seconds, median. Warm: the document was sent before.", *notes.lines()),
     )
-
-
-def ratios(findings: Findings) -> Table:
-    """Every ratio to the control with both figures and its interval; each pair is in report.json."""
-    notes = Notes()
-    columns = (
-        "Arm",
-        "what",
-        "at once",
-        "ratio",
-        "interval",
-        "arm",
-        "control",
-        "AL",
-        "rho = break-even AL",
-    )
-    rows = []
-    for comparison in findings.comparisons:
-        if not comparison.against_control:
-            continue
-        for ratio in comparison.ratios:
-            if ratio.metric not in ("decode_tok_s", "steady_tok_s", "ttft_s"):
-                continue
-            rows.append(
-                (
-                    comparison.arm,
-                    f"{_named(ratio.phase, ratio.workload)}, {METRIC_WORDS[ratio.metric]}",
-                    str(ratio.concurrency),
-                    notes.mark(times(ratio.ratio), ratio.ratio),
-                    _spanned(ratio.ratio, ratio.replication, notes),
-                    f"{figure(ratio.value)} {ratio.value.unit}".strip(),
-                    f"{figure(ratio.baseline)} {ratio.baseline.unit}".strip(),
-                    figure(ratio.acceptance_length),
-                    figure(ratio.rho),
-                )
-            )
-    title = f"Every ratio to {findings.study.control}"
-    return Table(title, columns, tuple(rows), _after(2, columns), tuple(notes.lines()))
 
 
 def acceptance(findings: Findings, brief: bool = False) -> Table:
@@ -255,41 +216,6 @@ def void(findings: Findings) -> Table:
         ("Arm", "boot", "cell", "at once", "gate and reason", "what it shows all the same"),
         tuple(rows),
     )
-
-
-def probes(findings: Findings, brief: bool = False) -> Table:
-    """Right answers by kind, alone and in a crowd, and agreement with the control; an arm a column."""
-    notes = Notes()
-    asked = dict.fromkeys((probe.kind, probe.concurrency) for arm in findings.arms for probe in arm.probes)
-    order = list(dict.fromkeys(kind for kind, _ in asked))
-    rows = []
-    for kind, concurrency in sorted(asked, key=lambda each: (order.index(each[0]), each[1])):
-        row = [kind, str(concurrency)]
-        for arm in findings.arms:
-            found = [each for each in arm.probes if (each.kind, each.concurrency) == (kind, concurrency)]
-            row.append(" / ".join(_probe(each, brief) for each in found) or DASH)
-        rows.append(tuple(row))
-    said = "Passed of asked"
-    said += "." if brief else "; then how many answers are the control's, word for word."
-    failures = () if brief else tuple(dict.fromkeys(_failures(findings)))
-    columns = ("Probe", "at once", *(arm.name for arm in findings.arms))
-    return Table("Probes", columns, tuple(rows), _after(1, columns), (said, *failures, *notes.lines()))
-
-
-def recall(findings: Findings) -> Table:
-    """Secrets given back from the documents; an arm a column."""
-    asked = dict.fromkeys((each.phase, each.concurrency) for arm in findings.arms for each in arm.recall)
-    rows = []
-    for phase, concurrency in asked:
-        row = [phase, str(concurrency)]
-        for arm in findings.arms:
-            found = [each for each in arm.recall if (each.phase, each.concurrency) == (phase, concurrency)]
-            row.append(
-                " / ".join(f"{figure(each.recalled)} of {figure(each.asked)}" for each in found) or DASH
-            )
-        rows.append(tuple(row))
-    columns = ("Phase", "at once", *(arm.name for arm in findings.arms))
-    return Table("Secrets recalled", columns, tuple(rows), _after(1, columns))
 
 
 def differences(findings: Findings) -> Table:
@@ -351,13 +277,6 @@ def skipped(findings: Findings) -> Table:
     ]
     return Table("Not run", ("Arm", "boot", "what", "why"), tuple(rows))
 
-
-METRIC_WORDS: dict[Metric, str] = {
-    "decode_tok_s": "a user",
-    "steady_tok_s": "aggregate",
-    "e2e_tok_s": "end to end",
-    "ttft_s": "TTFT (less is better)",
-}
 
 _Place = tuple[str, str, int]
 
@@ -426,31 +345,6 @@ def _range(reading: Reading) -> str:
     return f"{reading.low:,.0f} to {reading.high:,.0f}"
 
 
-def _spanned(reading: Reading, replication: str, notes: Notes) -> str:
-    if reading.value is None:
-        return DASH
-    return f"{interval(reading)} [{notes.number(replication)}]"
-
-
-def _probe(probe: ProbeResult, brief: bool) -> str:
-    text = f"{figure(probe.passed)} of {figure(probe.asked)}"
-    if probe.void.value:
-        text += f" ({figure(probe.void)} void)"
-    if brief or probe.agree.value is None:
-        return text
-    return f"{text}, {figure(probe.agree)} as control"
-
-
-def _failures(findings: Findings) -> Iterable[str]:
-    """Each failure once, with the arms and concurrencies that had it."""
-    where: dict[str, list[str]] = {}
-    for arm in findings.arms:
-        for probe in arm.probes:
-            for failure in probe.failures:
-                where.setdefault(failure, []).append(f"{arm.name} at {probe.concurrency}")
-    return (f"{failure} ({', '.join(places)})" for failure, places in where.items())
-
-
 def _held(held: Sessions, notes: Notes, brief: bool) -> str:
     if held.sessions.value is None:
         return notes.mark("", held.sessions)
@@ -460,12 +354,14 @@ def _held(held: Sessions, notes: Notes, brief: bool) -> str:
 
 
 def _work(cell: CellFindings) -> str:
-    return _named(cell.key.phase, cell.key.workload)
+    return named(cell.key.phase, cell.key.workload)
 
 
-def _named(phase: str, workload: str) -> str:
+def named(phase: str, workload: str) -> str:
+    """A cell's work: `short code`, or the phase alone where it has one workload."""
     return phase if workload == "documents" else f"{phase} {workload}"
 
 
-def _after(first: int, columns: Sequence[str]) -> tuple[int, ...]:
+def after(first: int, columns: Sequence[str]) -> tuple[int, ...]:
+    """The places of the columns from `first` on."""
     return tuple(range(first, len(columns)))

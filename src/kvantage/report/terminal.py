@@ -9,9 +9,10 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from kvantage.analysis.findings import Findings
-from kvantage.report import tables
+from kvantage.report import answers, tables
 from kvantage.report.escape import plain
 from kvantage.report.figures import DASH
+from kvantage.report.foretold import brief_foresight
 from kvantage.report.ladder import brief_ladder, ladder_sentences
 from kvantage.report.sweep import sweep_sentences, sweep_table
 from kvantage.report.tables import Table
@@ -31,8 +32,8 @@ def show_terminal(findings: Findings, console: Console | None = None) -> None:
     _say(out, sweep_sentences(findings))
     _show(out, tables.acceptance(findings, brief=True))
     _void(out, findings)
-    _show(out, tables.probes(findings, brief=True))
-    _show(out, tables.recall(findings))
+    _show(out, answers.probes(findings, brief=True))
+    _show(out, answers.recall(findings))
     for arm in findings.arms:
         if arm.status in ("failed", "partial"):
             out.print(Text(f"{plain(arm.name)}: {arm.status}: {plain(arm.reason or '')}", style="red"))
@@ -44,6 +45,8 @@ def show_terminal(findings: Findings, console: Console | None = None) -> None:
             sentence = Text.assemble((plain(trade.arm), "bold"), f" {plain(trade.sentence)}.")
             out.print(Padding(sentence, (0, 0, 0, 2)))
         out.print()
+    for sentence_text in brief_foresight(findings):
+        out.print(Text(plain(sentence_text), style="dim"))
     out.print(Text("Verdict", style="bold"))
     for sentence_text in findings.verdict.sentences:
         out.print(Padding(Text(plain(sentence_text)), (0, 0, 0, 2)))

@@ -17,7 +17,7 @@ from kvantage.study.phases import (
     Sweep,
     Ttft,
 )
-from kvantage.study.policy import Maximise, MinSessions, Policy
+from kvantage.study.policy import Maximise, MaxTtft, MinSessions, MinUserSpeed, Policy
 from kvantage.study.servers import Attach, Boot, Node, filled_in
 from kvantage.study.study import Difference, Study
 from kvantage.study.subject import Control, EngineChoice, Model
@@ -35,8 +35,10 @@ __all__ = [
     "Difference",
     "Drafter",
     "EngineChoice",
+    "MaxTtft",
     "Maximise",
     "MinSessions",
+    "MinUserSpeed",
     "Model",
     "Node",
     "PhaseName",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kvantage.core import ArmSettings
 from kvantage.study.phases import PHASES
-from kvantage.study.policy import Policy
-from kvantage.study.source import Loc, Problem
+from kvantage.study.policy_checks import policy_checks
+from kvantage.study.source import Problem
 from kvantage.study.study import Study
 from kvantage.study.words import no_such
 
@@ -34,7 +34,7 @@ def checks(study: Study) -> list[Problem]:
     if not study.phase_names:
         found.append(Problem(("phases",), f"names no phase; there are {', '.join(PHASES)}"))
     if study.policy:
-        found += _policy(study, study.policy)
+        found += policy_checks(study, study.policy)
     return found
 
 
@@ -117,31 +117,6 @@ def _boots(study: Study) -> list[Problem]:
     if study.until and study.until.max_boots < study.boots:
         few = f"is fewer than the {study.boots} `boots` that there are in any case"
         return [Problem(("until", "max_boots"), few)]
-    return []
-
-
-def _policy(study: Study, policy: Policy) -> list[Problem]:
-    aim = policy.maximise
-    at: Loc = ("policy", "maximise")
-    if aim.phase not in study.phase_names:
-        return [Problem((*at, "phase"), f"the study does not run the phase `{aim.phase}`")]
-    if aim.phase == "short" and study.phases.short:
-        prompts = study.phases.short.prompts
-        if aim.concurrency not in (None, 1):
-            return [Problem((*at, "concurrency"), "short prompts are asked one at a time: leave it out")]
-        if aim.workload is None and len(prompts) > 1:
-            return [Problem(at, f"`workload` is missing: one of {', '.join(prompts)}")]
-        if aim.workload is not None and aim.workload not in prompts:
-            return [Problem((*at, "workload"), no_such("workload", aim.workload, prompts))]
-        return []
-    if aim.workload is not None:
-        return [Problem((*at, "workload"), f"`{aim.phase}` has one workload: leave it out")]
-    waves = study.phases.cold.concurrency if study.phases.cold else ()
-    if aim.concurrency is None and len(waves) > 1:
-        return [Problem(at, f"`concurrency` is missing: one of {', '.join(map(str, waves))}")]
-    if aim.concurrency is not None and aim.concurrency not in waves:
-        listed = ", ".join(map(str, waves))
-        return [Problem((*at, "concurrency"), f"is not measured; `phases.cold.concurrency` is {listed}")]
     return []
 
 

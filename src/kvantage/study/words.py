@@ -18,8 +18,6 @@ NOT_YET = {
     "phases.admission": "measured admission",
     "phases.sessions": "growing sessions",
     "phases.trace": "a recorded trace",
-    "policy.constraints": "constraints other than `min_sessions`",
-    "policy.weights": "weights over workloads",
 }
 
 
