@@ -22,6 +22,7 @@ from kvantage.analysis.probes import ProbeResult, Recall
 from kvantage.analysis.trade import Trade
 from kvantage.report.attribution import attribution_json
 from kvantage.report.decision import inference_json, verdict_json
+from kvantage.report.exactness_json import exactness_json
 from kvantage.report.figures import number
 from kvantage.report.foretold import foresight_json
 from kvantage.report.ladder import ladder_json
@@ -71,6 +72,7 @@ def report(findings: Findings) -> Json:
         "sweep": [sweep_json(each) for each in findings.sweeps],
         "pool_attribution": [attribution_json(each) for each in findings.attributions],
         "predicted": foresight_json(findings),
+        "exactness": exactness_json(findings.exactness),
         "drift": [_drift(each) for each in findings.drift],
         "events": [
             {"at": event.at, "kind": event.kind, "arm": event.arm, "text": event.text}

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 
 from kvantage.analysis.findings import Findings
-from kvantage.report import answers, compared, decision, tables
+from kvantage.report import answers, compared, decision, exactness, tables
 from kvantage.report.attribution import attribution_table
 from kvantage.report.escape import fenced, markdown
 from kvantage.report.foretold import foresight_sentences, pools_foretold, speeds_foretold
@@ -38,6 +38,13 @@ def report_markdown(findings: Findings) -> str:
         *_table(sweep_table(findings)),
         *_sentences(sweep_sentences(findings), "Where each arm stops paying in the closed loop:"),
         *_table(tables.acceptance(findings)),
+        *_table(exactness.verdict_table(findings)),
+        *_sentences(exactness.stream_lines(findings), "Streamed answers against whole ones:"),
+        *_table(exactness.matrix_table(findings)),
+        *_table(exactness.gaps_table(findings)),
+        *_table(exactness.worst_table(findings)),
+        *_table(exactness.sampling_table(findings)),
+        *_table(exactness.tasks_table(findings)),
         *_table(tables.void(findings), otherwise="Nothing: every cell passed its gates."),
         *_failures(findings),
         *_table(answers.probes(findings)),

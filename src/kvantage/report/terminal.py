@@ -11,6 +11,7 @@ from rich.text import Text
 from kvantage.analysis.findings import Findings
 from kvantage.report import answers, tables
 from kvantage.report.escape import plain
+from kvantage.report.exactness import verdict_table
 from kvantage.report.figures import DASH
 from kvantage.report.foretold import brief_foresight
 from kvantage.report.ladder import brief_ladder, ladder_sentences
@@ -31,6 +32,7 @@ def show_terminal(findings: Findings, console: Console | None = None) -> None:
     _show(out, sweep_table(findings, brief=True))
     _say(out, sweep_sentences(findings))
     _show(out, tables.acceptance(findings, brief=True))
+    _show(out, verdict_table(findings))
     _void(out, findings)
     _show(out, answers.probes(findings, brief=True))
     _show(out, answers.recall(findings))
