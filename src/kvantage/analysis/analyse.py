@@ -12,6 +12,7 @@ from kvantage.analysis import asked
 from kvantage.analysis.attribution import Attribution, attribute
 from kvantage.analysis.capacity import Length, Pool, hold_sessions, session_lengths
 from kvantage.analysis.cells import group_rechecks
+from kvantage.analysis.clocks import Clocks, gather
 from kvantage.analysis.compare import (
     Comparison,
     allow_for_arms,
@@ -95,7 +96,15 @@ def analyse(data: StudyData) -> Findings:
         memory=_memory(data, booted),
         waves=tuple(wave for cells in measured.values() for wave in read_waves(data.requests, cells)),
         exactness=exactness,
+        clocks=_clocks(data, measured),
     )
+
+
+def _clocks(data: StudyData, measured: Mapping[str, Sequence[MeasuredCell]]) -> Clocks | None:
+    """What was looked at under each cell, and the energy of the sound ones."""
+    each = [one for cells in measured.values() for one in cells]
+    cells = [(one.clocks, one.findings.sound) for one in each if one.clocks is not None]
+    return gather(cells, data.watched, [arm.name for arm in data.arms], data.control)
 
 
 def _memory(data: StudyData, booted: Mapping[str, Sequence[Facts]]) -> tuple[Memory, ...]:

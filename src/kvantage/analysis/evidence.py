@@ -8,6 +8,7 @@ import numpy as np
 
 from kvantage.analysis.acceptance import Acceptance
 from kvantage.analysis.cells import Cell, wave_labels
+from kvantage.analysis.looks import CellLooks
 from kvantage.analysis.timing import Timing
 from kvantage.core.arm import ArmSettings
 from kvantage.core.columns import Floats, RequestColumns
@@ -26,6 +27,7 @@ class Evidence:
     facts: Facts | None
     acceptance: Acceptance
     asked: int | None
+    looks: CellLooks | None = None
 
     def column(self, name: str) -> Floats:
         """A column of the cell's measured requests, as floats with NaN for 'not reported'."""

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from kvantage.analysis.attribution import Attribution
 from kvantage.analysis.capacity import Pool, Sessions
+from kvantage.analysis.clocks import Clocks
 from kvantage.analysis.compare import Comparison
 from kvantage.analysis.decide import Verdict
 from kvantage.analysis.drift import Drift
@@ -127,6 +128,7 @@ class Findings:
     kvantage_version: str
     ladders: tuple[Ladder, ...] = ()
     sweeps: tuple[Sweep, ...] = ()
+    clocks: Clocks | None = None
     attributions: tuple[Attribution, ...] = ()
     memory: tuple[Memory, ...] = ()
     waves: tuple[Wave, ...] = ()

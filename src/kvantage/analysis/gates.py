@@ -13,6 +13,7 @@ import numpy as np
 
 from kvantage.analysis.acceptance import dead
 from kvantage.analysis.cells import wave_labels
+from kvantage.analysis.clocks import step_in
 from kvantage.analysis.evidence import Evidence
 from kvantage.analysis.speed import most_at_once
 from kvantage.core.cell import CellStatus, Gate
@@ -296,6 +297,14 @@ def measured_queue(evidence: Evidence) -> str | None:
     return None
 
 
+def clock_steady(evidence: Evidence) -> Failure | None:
+    """No clock under the server changes its level while requests are at work."""
+    if evidence.looks is None:
+        return None
+    clock, words = step_in(evidence.looks)
+    return Failure(words or "a clock changed") if clock == "stepped" else None
+
+
 def not_simulated(evidence: Evidence) -> Failure | None:
     """The server does not make its acceptance up. Where simulation was asked for, figures are marked."""
     words = evidence.facts.speculation.get("simulated") if evidence.facts else None
@@ -314,6 +323,7 @@ _EVERY: dict[Gate, Check] = {
     "no_queue": no_queue,
     "no_retraction": no_retraction,
     "client_on_time": client_on_time,
+    "clock_steady": clock_steady,
     "foreign_traffic": foreign_traffic,
 }
 

@@ -120,6 +120,8 @@ def measure_cell(data: StudyData, cell: Cell, arm: ArmSettings, facts: Facts | N
         looks=looks,
     )
     status = judge_cell(evidence, simulation_allowed=data.simulated)
+    if status.status == "void":
+        tokens_per_joule = Reading.absent("void: " + "; ".join(status.reasons))
     kept = np.zeros(len(timing), dtype=np.bool_)
     queue: str | None = None
     if status.status == "void":
