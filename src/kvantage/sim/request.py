@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kvantage.sim.pieces import Pieces, join, text, total
+from kvantage.sim.pieces import Pieces, cut, join, text, total
 
 
 @dataclass
 class Request:
-    """`prompt` and the exact number of tokens to answer. Times are seconds of virtual time."""
+    """`prompt` and the exact number of tokens to answer. Times are seconds of virtual time.
+
+    `whole` is the prompt with its answer, where what will be said is known; else it is a text of its own.
+    """
 
     name: str
     prompt: Pieces
@@ -30,6 +33,7 @@ class Request:
     accepted: int = 0
     drafted: int = 0
     slots: int = 0
+    whole: Pieces | None = None
     chunks: list[tuple[float, int]] = field(default_factory=list)
     accepted_counts: dict[int, int] = field(default_factory=dict)
 
@@ -54,7 +58,9 @@ class Request:
         return self.computed < max(self.prompt_tokens, self.length - 1)
 
     def sequence(self) -> Pieces:
-        """Prompt and answer; an answer is a text of its own."""
+        """Prompt and answer so far."""
+        if self.whole is not None:
+            return cut(self.whole, 0, self.length)
         return join(self.prompt, text(("answer", self.name), self.produced))
 
     @property

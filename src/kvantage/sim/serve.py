@@ -19,12 +19,12 @@ from kvantage.planner.geometry import read_geometry
 from kvantage.planner.machine import read_machine
 from kvantage.planner.memory import GIB
 from kvantage.planner.plan import ArmAsked, Asked, make_plan
+from kvantage.sim.answers import Encode
 from kvantage.sim.dialects import DIALECTS, dialect
 from kvantage.sim.engine import Engine
 from kvantage.sim.front import Front, Served
 from kvantage.sim.plan import arm_of
 from kvantage.sim.replay import boot
-from kvantage.sim.source import Encode
 
 PLAIN = "(plain)"
 LONGEST = 32768

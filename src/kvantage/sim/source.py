@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from kvantage.golden.source import Ask, Page, Piece
+from kvantage.sim.answers import Answer, Answers, Encode
 from kvantage.sim.engine import Engine, Step
 from kvantage.sim.front import Front, Totals
-from kvantage.sim.pieces import Pieces
+from kvantage.sim.pieces import cut
 from kvantage.sim.request import Request
+from kvantage.sim.texts import Texts
 
-WORDS = ("simulated", "light", "water", "stone", "under", "seven", "river", "glass")
-Encode = Callable[[str], list[int]]
+REMEMBERED = 8
+"""Pools full of tokens that are remembered to recognise prompts by: what is older is resident nowhere."""
 
 
 class SimSource:
@@ -45,6 +47,9 @@ class SimSource:
         self._origin = time.monotonic_ns()
         self._active: dict[int, Request] = {}
         self._told: dict[int, tuple[int, int]] = {}
+        self._answers = Answers(encode)
+        self._said: dict[int, Answer] = {}
+        self._texts = Texts(max(1_000_000, REMEMBERED * engine.cache.capacity))
         self._ready: list[tuple[int, int, Piece]] = []
         self._count = 0
         engine.watch(self._step)
@@ -53,20 +58,22 @@ class SimSource:
 
     def start(self, ask: Ask) -> None:
         """Take a request: its prompt as ids, its answer as many tokens as asked for."""
-        ids = self._encode(prompt_text(ask.body))
+        ids = prompt_ids(ask.body, self._encode)
         output = _output(ask.body)
         if len(ids) + output > self._context:
             raise ValueError(
                 f"This model's maximum context length is {self._context} tokens. However, you requested "
                 f"{output} output tokens and your prompt contains {len(ids)} input tokens."
             )
-        request = Request(f"r{ask.number}", pieces_of(ids, self.engine.rules.page), output)
+        answer = self._answers.give(ids, output)
+        request = self._request(f"r{ask.number}", ids, answer)
         refused = len(self.engine.refused)
         self.engine.submit(request, self._virtual(ask.arrived_ns))
         if len(self.engine.refused) > refused:
             raise ValueError("the prompt is longer than the whole pool")
         self._active[ask.number] = request
         self._told[ask.number] = (0, 0)
+        self._said[ask.number] = answer
 
     def due(self) -> int | None:
         """The next piece, or the start of the next step."""
@@ -87,7 +94,7 @@ class SimSource:
         """The client went away: the engine stops working for it."""
         request = self._active.pop(number, None)
         if request is not None:
-            del self._told[number]
+            del self._told[number], self._said[number]
             if request.end is None:
                 self.engine.abort(request)
 
@@ -105,10 +112,18 @@ class SimSource:
     def _tokenize(self, body: bytes) -> Page:
         try:
             asked = json.loads(body)
-            ids = self._encode(prompt_text(asked))
+            ids = prompt_ids(asked, self._encode)
         except (ValueError, AttributeError) as error:
             return Page(json.dumps({"error": {"message": str(error)}}).encode(), 400)
         return Page(json.dumps({"count": len(ids), "tokens": ids, "max_model_len": self._context}).encode())
+
+    def _request(self, name: str, ids: list[int], answer: Answer) -> Request:
+        """A request whose prompt, and answer, are told from earlier ones where they differ, to the token."""
+        output = len(answer.ids)
+        if not answer.known:
+            return Request(name, self._texts.name(ids), output)
+        whole = self._texts.name([*ids, *answer.ids])
+        return Request(name, cut(whole, 0, len(ids)), output, whole=whole)
 
     def _step(self, step: Step) -> None:
         self.totals.step(step, self.engine.rules.drafts)
@@ -128,19 +143,19 @@ class SimSource:
             if request.end is not None and request.produced < request.output_tokens:
                 self._queue(number, request, request.end, request.produced, 0, last=True)
             if request.end is not None:
-                del self._active[number], self._told[number]
+                del self._active[number], self._told[number], self._said[number]
                 self.totals.end(request)
 
     def _queue(
         self, number: int, request: Request, at: float, first: int, tokens: int, *, last: bool
     ) -> None:
-        ids = tuple(range(first, first + tokens))
+        answer, last_token = self._said[number], first + tokens
         counts, extras = self.front.counts(request) if last else ({}, {})
         piece = Piece(
             number,
             self._real(at),
-            content="".join(f"{WORDS[i % len(WORDS)]} " for i in ids),
-            token_ids=ids,
+            content="".join(answer.texts[first:last_token]),
+            token_ids=answer.ids[first:last_token],
             finish="length" if last else None,
             counts=counts,
             extras=extras,
@@ -155,13 +170,12 @@ class SimSource:
         return self._origin + round(virtual / self._speed * 1e9)
 
 
-def pieces_of(ids: list[int], page: int) -> Pieces:
-    """Ids as pieces of a page each, named by what is in them: equal ids are equal pieces."""
-    size = max(page, 16)
-    return tuple(
-        (hash(part), 0, len(part))
-        for part in (tuple(ids[start : start + size]) for start in range(0, len(ids), size))
-    )
+def prompt_ids(body: Mapping[str, Any], encode: Encode) -> list[int]:
+    """The prompt's token ids: as they were sent, or of its text."""
+    prompt = body.get("prompt")
+    if isinstance(prompt, list) and prompt and all(type(one) is int for one in prompt):
+        return prompt
+    return encode(prompt_text(body))
 
 
 def prompt_text(body: Mapping[str, Any]) -> str:
@@ -175,7 +189,10 @@ def prompt_text(body: Mapping[str, Any]) -> str:
             content = message.get("content")
             if isinstance(content, list):
                 content = "".join(str(one.get("text", "")) for one in content if isinstance(one, dict))
-            parts.append(f"<{message.get('role', 'user')}>{content or ''}")
+            role = message.get("role", "user")
+            if role == "assistant" and content:  # an answer, as it was said
+                content = f" {str(content).lstrip()}"
+            parts.append(f"<{role}>{content or ''}")
         return "\n".join(parts) + "\n<assistant>"
     prompt = body.get("prompt")
     if isinstance(prompt, list):
