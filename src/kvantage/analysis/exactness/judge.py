@@ -278,7 +278,7 @@ class _Judging:
             pairs_off += pairs_within(b, "off-off", self.unit)
             pairs_mixed += pairs_between(a, b, self.unit)
             squares.append(square(b, a, self.unit))
-        kept = [each for each in mine if each.prompt_id in set(both)]
+        kept = [each for each in mine if each.prompt_id in set(both)] or mine
         drafting = drafting_of(
             kept,
             self.data.spoken.get((self.arm, concurrency)),
@@ -334,13 +334,13 @@ class _Judging:
             return self.asked.simulated
         if not theirs:
             return "no control: the control did not answer"
-        if drafting.fault:
-            return drafting.fault
         if not both:
             failed = [each for each in (*mine, *theirs) if not each.ok]
             if failed:
                 return f"no prompt was answered by both arms ({failed[0].error or 'no reason told'})"
             return "empty text: no prompt has an answer with text in both arms"
+        if drafting.fault:
+            return drafting.fault
         if not pairs_off:
             return "no control: the control answered each prompt once, and cannot be compared with itself"
         if not pairs_mixed:

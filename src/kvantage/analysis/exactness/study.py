@@ -27,4 +27,3 @@ def read_exactness(data: StudyData, drafting: Mapping[str, bool]) -> Exactness |
             simulated=SIMULATED if data.simulated else None,
         ),
     )
-
