@@ -24,5 +24,7 @@ def predict(engine: str, demand: Demand, room: Sequence[Rank] | Left) -> PoolPre
     """An arm's pool, from the devices it runs on or from memory that is known."""
     arithmetic = find(engine)
     left: Left = room if isinstance(room, Left) else arithmetic.left(demand, room)
-    at, low, high = (arithmetic.predict(demand, size) for size in (left.bytes, left.low, left.high))
+    at, high = (arithmetic.predict(demand, size) for size in (left.bytes, left.high))
+    least = getattr(arithmetic, "predict_least", arithmetic.predict)
+    low = least(demand, left.low)
     return PoolPrediction(at, low, high, left)

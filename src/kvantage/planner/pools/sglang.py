@@ -11,6 +11,8 @@ from kvantage.planner.memory import GIB, Demand, Left, Pool, Rank, smallest
 SPECULATIVE_RUNNING = 48
 """Every speculative algorithm sets the running requests to this where the person sets none."""
 MIB = 2**20
+FP8_SCALES = 1.25
+"""What an FP8 draft KV costs at most beside its values: a 32-bit scale for each 16 of them."""
 SLOTS = {"extra_buffer": 5, "extra_buffer_lazy": 4, "no_buffer": 3}
 """State slots a running request needs, by radix strategy; 1 with the radix cache off."""
 
@@ -90,9 +92,16 @@ def slots_a_request(demand: Demand) -> int:
     return SLOTS.get(strategy, 5)
 
 
-def predict(demand: Demand, rest: int) -> Pool:
+def predict_least(demand: Demand, rest: int) -> Pool:
+    """The pool in `rest` bytes if a drafter's own FP8 KV also costs scales, which no log of one has told."""
+    unsure = demand.drafter is not None and demand.speculation.draft_kv_dtype and demand.draft_kv.size == 1
+    return predict(demand, rest, FP8_SCALES if unsure else 1.0)
+
+
+def predict(demand: Demand, rest: int, draft_factor: float = 1.0) -> Pool:
     """The pool in `rest` bytes of one rank: tokens, state slots, request cap."""
     target, draft = cell(demand)
+    draft = int(draft * draft_factor)
     page = page_size(demand)
     running = demand.settings.max_running_requests
     if running is None and demand.speculation.on:
