@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Protocol, TextIO
 
 from kvantage.cli.board import Told
+from kvantage.core import ExitCode
 
 FEED = "progress.jsonl"
 
@@ -53,6 +54,8 @@ class Feed:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None:
+            self.on("end", code=int(getattr(error, "exit_code", ExitCode.BUG)), error=str(error))
         self._view.__exit__(kind, error, trace)
         if self._file is not None:
             with contextlib.suppress(OSError):

@@ -49,10 +49,13 @@ def command(folder: Path, plain: bool) -> int:
             err=True,
         )
         return 0
+    code: int = end.fields["code"]
+    if "error" in end.fields:
+        click.echo(f"the run ended by an error: {end.fields['error']}", err=True)
+        return code
     from kvantage.cli.show import show
 
     show(folder)
-    code: int = end.fields["code"]
     return code
 
 
