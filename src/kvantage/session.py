@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kvantage.calibrate import ensure, load_stored
+from kvantage.client import Senders
 from kvantage.core import LedgerError
 from kvantage.ledger import FILE, Ledger
 
@@ -37,6 +38,21 @@ def calibrated(ledger: Ledger, say: Callable[[str], object]) -> Iterator[None]:
     except OSError as error:
         ledger.event("calibration", missing=f"it could not be measured: {error}")
     yield
+
+
+def senders(workers: int | None = None, load: str | None = None) -> Senders:
+    """The processes that send: so many workers, or as many as this machine's calibration asks for.
+
+    `load` is the address of a Ray cluster that sends instead. Raises UsageError.
+    """
+    if load is not None:
+        from kvantage.client.actors import RaySenders
+
+        return RaySenders(load, workers)
+    if workers is not None:
+        return Senders(workers)
+    known = load_stored()
+    return Senders(needed=None if known is None else known.workers)
 
 
 def go_ahead() -> None:

@@ -92,7 +92,8 @@ def test_advice_follows_from_the_highest_exact_load() -> None:
     assert calibration.highest_exact is not None
     assert calibration.highest_exact.streams == 256
     assert calibration.chunks_per_s_a_worker == 25_000
-    assert [calibration.workers(rate) for rate in (10, 25_000, 25_001, 60_000)] == [1, 1, 2, 3]
+    assert [calibration.workers(256, rate) for rate in (10, 25_000, 25_001, 60_000)] == [1, 1, 2, 3]
+    assert [calibration.workers(streams, 10) for streams in (256, 257, 1024)] == [1, 2, 4]
     assert "exact at 256 streams and 12,000 chunks/s, with 24% of a core" in calibration.advice
     assert "not within 1 ms at p99: 1,024 streams x 1" in calibration.advice
     assert "calibrate again" not in calibration.advice
@@ -100,7 +101,7 @@ def test_advice_follows_from_the_highest_exact_load() -> None:
     assert "Something else held the processors" in made(row(64, 3000, 0.1), held_up).advice
     hopeless = made(row(1, 50, 9.0))
     assert "too busy" in hopeless.advice
-    assert hopeless.workers(1e6) == 1
+    assert hopeless.workers(64, 1e6) == 1
 
 
 async def test_it_is_kept_for_this_machine_and_a_quick_one_replaces_no_full_one() -> None:
@@ -118,7 +119,7 @@ async def test_it_is_kept_for_this_machine_and_a_quick_one_replaces_no_full_one(
 
 
 async def test_without_one_a_quick_one_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvantage.calibrate.QUICK", TINY)
+    monkeypatch.setattr("kvantage.calibrate.measuring.QUICK", TINY)
     taken = await ensure()
     assert taken.quick
     assert load_stored() == taken

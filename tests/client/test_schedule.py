@@ -51,13 +51,15 @@ async def test_a_wave_leaves_at_once_and_comes_back_in_order(golden: GoldenServe
     assert client.progress.in_flight == client.progress.failed == 0
 
 
-async def test_many_streams_are_read_together_and_few_again_at_once(golden: GoldenServer) -> None:
-    async with Client() as client:
+async def test_many_streams_are_read_together_and_few_again_at_once() -> None:
+    options = Options(ttft_ms=20, step_ms=5, tokens=40)
+    async with GoldenServer(Script(options)) as golden, Client() as client:
         for count in (48, 1, 48, 2):
             exchanges = await run_wave(client, requests(golden, count))
             assert [read_exchange(each).status for each in exchanges] == ["ok"] * count
-            # every stream gave up its chunks one by one, though they were fetched together
-            assert all(len(set(read_exchange(each).chunks.times_ns)) >= 5 for each in exchanges)
+            # every stream gave up its chunks one by one, though they were fetched together (those that
+            # came while a busy machine held this process up share a stamp)
+            assert all(len(set(read_exchange(each).chunks.times_ns)) >= 20 for each in exchanges)
 
 
 async def test_one_refusal_does_not_end_the_wave(golden: GoldenServer) -> None:

@@ -16,7 +16,7 @@ from kvantage.report import write_reports
 from kvantage.runner import Outcome, Prepared, Selection, Stopping, prepare
 from kvantage.runner import run_study as run_prepared
 from kvantage.runner.seen import recognised
-from kvantage.session import calibrated, go_ahead, open_ledger
+from kvantage.session import calibrated, go_ahead, open_ledger, senders
 from kvantage.study import Study, load_study
 
 
@@ -100,9 +100,11 @@ async def _go(
     observer: Observer,
     task: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Outcome]]],
 ) -> Outcome:
-    running = asyncio.create_task(run_prepared(prepared, ledger, observer, Stopping(asyncio.Event())))
-    task.append((asyncio.get_running_loop(), running))
-    return await running
+    async with senders() as who:
+        stopping = Stopping(asyncio.Event())
+        running = asyncio.create_task(run_prepared(prepared, ledger, observer, stopping, who))
+        task.append((asyncio.get_running_loop(), running))
+        return await running
 
 
 def _study(study: Study | str | Path | Mapping[str, Any]) -> Study:

@@ -67,7 +67,7 @@ def table(calibration: Calibration) -> Table:
             str(row.tokens_per_chunk),
             f"{row.ttft_error_ms.median:.3f}/{row.ttft_error_ms.p99:.2f}",
             f"{row.itl_error_ms.median:.3f}/{row.itl_error_ms.p99:.2f}",
-            f"{rate.median * 100:.3f}/{rate.p99 * 100:.2f}",
+            "-" if rate is None else f"{rate.median * 100:.3f}/{rate.p99 * 100:.2f}",
             f"{row.cpu_ms_per_1000_chunks:.1f}",
             f"{row.server_lag_ms:.1f}",
             f"{row.chunks_per_s:,.0f}",

@@ -17,14 +17,25 @@ from kvantage.cli.feed import Feed, View
 from kvantage.cli.live import LiveView
 from kvantage.cli.plain import PlainView
 from kvantage.cli.show import write_and_show
+from kvantage.client import Senders
 from kvantage.core import ExitCode, LedgerError
 from kvantage.ledger import whole_chains
 from kvantage.runner import Outcome, Prepared, Stopping, run_study
-from kvantage.session import calibrated, go_ahead, open_ledger
+from kvantage.session import calibrated, go_ahead, open_ledger, senders
 
 
-def measure(prepared: Prepared, folder: Path, *, resume: bool, plain: bool) -> int:
-    """Run a prepared study into `folder` and report; returns the exit code."""
+def measure(
+    prepared: Prepared, folder: Path, *, resume: bool, plain: bool, sending: Senders | None = None
+) -> int:
+    """Run a prepared study into `folder` and report; returns the exit code.
+
+    `sending` are the processes that send; as few as are exact where left out.
+    """
+
+    async def work(stop: Stopping) -> Outcome:
+        async with sending or senders() as who:
+            return await run_study(prepared, ledger, feed, stop, who)
+
     ledger = open_ledger(folder, resume)
     go_ahead()
     title = f"kvantage: {prepared.study.name}"
@@ -32,7 +43,7 @@ def measure(prepared: Prepared, folder: Path, *, resume: bool, plain: bool) -> i
     feed = Feed(view(title, folder, plain), folder, title)
     with ledger, calibrated(ledger, click.echo), feed:
         try:
-            outcome = asyncio.run(_until_told(lambda stop: run_study(prepared, ledger, feed, stop), feed))
+            outcome = asyncio.run(_until_told(work, feed))
         except (asyncio.CancelledError, KeyboardInterrupt):
             outcome = None
         code = int(ExitCode.INTERRUPTED) if outcome is None else _code(outcome)

@@ -12,6 +12,7 @@ from kvantage.cli.measure import measure
 from kvantage.hosts.local import LocalHost
 from kvantage.runner import Selection, prepare
 from kvantage.runner.seen import recognised
+from kvantage.session import senders
 from kvantage.study import load_study
 
 
@@ -29,6 +30,11 @@ def names(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str
 @click.option("--resume", is_flag=True, help="Go on with what is in --out; what was measured is kept.")
 @click.option("--arms", callback=names, metavar="A,B", help="Only these arms, and the control.")
 @click.option("--phases", callback=names, metavar="X,Y", help="Only these phases.")
+@click.option(
+    "--load-workers", type=click.IntRange(1), metavar="N",
+    help="Processes that send. [default: as few as are exact, by `kvantage calibrate`]",
+)  # fmt: skip
+@click.option("--load", metavar="ray://...", help="Send from a Ray cluster: ray://HOST:10001, auto or local.")
 @click.option("--plain", is_flag=True, help="Plain lines instead of a live view.")
 def command(
     study: Path,
@@ -37,6 +43,8 @@ def command(
     resume: bool,
     arms: tuple[str, ...] | None,
     phases: tuple[str, ...] | None,
+    load_workers: int | None,
+    load: str | None,
     plain: bool,
 ) -> int:
     """Run a study: start each arm's server, give all the same work, report.
@@ -59,4 +67,6 @@ def command(
         return 0
     for warning in asked.warnings():
         click.echo(f"note: {warning}", err=True)
-    return measure(prepared, out or Path("runs") / asked.name, resume=resume, plain=plain)
+    folder = out or Path("runs") / asked.name
+    sending = None if load is None and load_workers is None else senders(load_workers, load)
+    return measure(prepared, folder, resume=resume, plain=plain, sending=sending)

@@ -9,8 +9,10 @@ for exchange in exchanges:
 
 from kvantage.client.client import Client
 from kvantage.client.connection import Progress
+from kvantage.client.crew import Crew, Watch
 from kvantage.client.exchange import Exchange
 from kvantage.client.lag import LagProbe
+from kvantage.client.load import Senders, watching
 from kvantage.client.record import record
 from kvantage.client.request import ChatRequest, prepare
 from kvantage.client.schedule import constant, poisson, run_closed, run_open, run_wave
@@ -21,12 +23,15 @@ from kvantage.client.workers import LoadWorkers
 __all__ = [
     "ChatRequest",
     "Client",
+    "Crew",
     "Exchange",
     "LagProbe",
     "LoadWorkers",
     "Progress",
+    "Senders",
     "StreamReading",
     "StreamTiming",
+    "Watch",
     "chunk_gaps",
     "constant",
     "decode_rate",
@@ -38,4 +43,5 @@ __all__ = [
     "run_open",
     "run_wave",
     "time_stream",
+    "watching",
 ]

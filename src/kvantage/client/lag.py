@@ -9,7 +9,7 @@ import os
 import time
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 
 from kvantage.core.timer import open_timer, read_timer
@@ -38,27 +38,32 @@ class Peaks:
         return self._values[place] if place < len(self._values) else 0
 
 
+def quantile_ns(values_ns: Sequence[int], share: float) -> int | None:
+    """The delay that this share (0 to 1) of the values stayed at or under; None where there is none."""
+    if not values_ns:
+        return None
+    ordered = sorted(values_ns)
+    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
+
+
 class Delays:
     """The delays of a span of time, a value for each period of the probe, missed ones included."""
 
     def __init__(self, period_ns: int) -> None:
         self._period_ns = period_ns
-        self._values: array[int] = array("q")
+        self.values_ns: array[int] = array("q")
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self.values_ns)
 
     def add(self, late_ns: int, expired: int) -> None:
         """Note a tick that came `late_ns` late, as the first of `expired` that were due by then."""
         for missed in range(expired):
-            self._values.append(max(0, late_ns - missed * self._period_ns))
+            self.values_ns.append(max(0, late_ns - missed * self._period_ns))
 
     def quantile_ns(self, share: float) -> int | None:
         """The delay that this share (0 to 1) of the time stayed at or under; None when it was too short."""
-        if not self._values:
-            return None
-        ordered = sorted(self._values)
-        return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
+        return quantile_ns(self.values_ns, share)
 
 
 class LagProbe:

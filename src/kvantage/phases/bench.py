@@ -10,7 +10,19 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from kvantage.client import ChatRequest, Client, Exchange, read_exchange, record, run_closed, run_wave
+from kvantage.client import (
+    ChatRequest,
+    Client,
+    Crew,
+    Exchange,
+    Senders,
+    Watch,
+    read_exchange,
+    record,
+    run_closed,
+    run_wave,
+    watching,
+)
 from kvantage.core import (
     ArmFailed,
     CellKey,
@@ -61,17 +73,13 @@ class Ask:
     seed: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Own:
-    """What a cell cost the client itself: its p99 delay, and its processor time."""
-
-    lag_p99_ns: int | None
-    cpu_s: float
-
-
 @dataclass
 class Bench:
-    """Phases get one of these a boot. `chain` is set by the runner before each chain."""
+    """Phases get one of these a boot. `chain` is set by the runner before each chain.
+
+    `senders` may have other processes send a cell's requests; `client` does whatever else is asked, and
+    all of it where they are None.
+    """
 
     study: Study
     boot: Boot
@@ -83,6 +91,8 @@ class Bench:
     counter: Count
     observer: Observer
     chain: Chain | None = None
+    senders: Senders | None = None
+    _crew: Crew | None = None
     _gauges: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -119,24 +129,23 @@ class Bench:
             concurrency=concurrency,
             requests=len(asks),
         )
+        self._crew = None if self.senders is None else await self.senders.crew(concurrency)
         before = await self._snapshot()
         lines_before = self._log_length()
-        started_ns, cpu_s = time.monotonic_ns(), time.process_time()
+        started_ns, watch = time.monotonic_ns(), Watch()
         records: list[RequestRecord] = []
-        with self.client.lag.span() as delays:
-            try:
+        try:
+            with watching(self.client, self._crew) as watch:
                 async with self._watching():
                     if closed:
                         records += await self._loop(key, asks)
                     else:
                         for _, wave in groupby(asks, key=lambda ask: (not ask.warmup, ask.repeat)):
                             records += await self._wave(key, list(wave))
-            finally:
-                ended_ns, cpu_s = time.monotonic_ns(), time.process_time() - cpu_s
-                own = Own(delays.quantile_ns(0.99), cpu_s)
-                after = await self._snapshot()
-                span = (started_ns, ended_ns)
-                self._keep_window(key, before, after, lines_before, span, records, own, notes)
+        finally:
+            span = (started_ns, time.monotonic_ns())
+            after = await self._snapshot()
+            self._keep_window(key, before, after, lines_before, span, records, watch, notes)
         ended = self.server.process is not None and self.server.process.exit_code() is not None
         if ended or any(each.status == "failed" for each in records):
             await self._raise_if_dead()
@@ -144,11 +153,22 @@ class Bench:
 
     async def _wave(self, key: CellKey, wave: Sequence[Ask]) -> list[RequestRecord]:
         requests = [self.request(ask) for ask in wave]
-        return await self._commit(key, wave, await run_wave(self.client, requests))
+        crew = self._crew
+        exchanges = await (crew.run_wave(requests) if crew else run_wave(self.client, requests))
+        return await self._commit(key, wave, self._seen(exchanges))
 
     async def _loop(self, key: CellKey, asks: Sequence[Ask]) -> list[RequestRecord]:
         requests = [self.request(ask) for ask in asks]
-        return await self._commit(key, asks, await run_closed(self.client, requests, key.concurrency))
+        crew, most = self._crew, key.concurrency
+        sent = crew.run_closed(requests, most) if crew else run_closed(self.client, requests, most)
+        return await self._commit(key, asks, self._seen(await sent))
+
+    def _seen(self, exchanges: Sequence[Exchange]) -> Sequence[Exchange]:
+        if self.senders is not None:
+            self.senders.saw(exchanges)
+        if self._crew is not None:
+            self.client.progress.finished += len(exchanges)
+        return exchanges
 
     async def _commit(
         self, key: CellKey, asks: Sequence[Ask], exchanges: Sequence[Exchange]
@@ -262,7 +282,7 @@ class Bench:
         lines_before: int,
         span: tuple[int, int],
         records: Sequence[RequestRecord],
-        own: Own,
+        watch: Watch,
         notes: Sequence[str],
     ) -> None:
         assert self.chain is not None
@@ -280,9 +300,9 @@ class Bench:
             waiting_max=self._gauges.get("waiting"),
             pool_usage_max=self._gauges.get("pool_usage"),
             own_prompt_tokens=sum(known) if len(known) == len(records) else None,
-            lag_p99_ns=own.lag_p99_ns,
-            own_cpu_s=own.cpu_s,
-            notes=notes,
+            lag_p99_ns=watch.lag_p99_ns,
+            own_cpu_s=watch.cpu_s,
+            notes=(*notes, *watch.notes),
         )
 
     @contextlib.asynccontextmanager
@@ -319,7 +339,7 @@ class Bench:
                 if last is not None and generated >= last[1]:
                     speed = (generated - last[1]) / (now - last[0])
                 last = (now, generated)
-            in_flight = self.client.progress.in_flight
+            in_flight = (self._crew or self.client.progress).in_flight
             self.observer.on("live", tok_s=speed, acceptance_length=length, in_flight=in_flight, **seen)
 
     async def _raise_if_dead(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from kvantage.client import Client
+from kvantage.client import Client, Senders
 from kvantage.core import ArmFailed, Facts, Observer, ServerProcess
 from kvantage.hosts.provenance import provenance
 from kvantage.ledger import Boot, Ledger
@@ -37,6 +37,7 @@ async def booted(
     way: Way,
     ledger: Ledger,
     client: Client,
+    senders: Senders | None = None,
     observer: Observer,
     stopping: Stopping,
     closing: bool = False,
@@ -81,6 +82,7 @@ async def booted(
             engine=engine,
             facts=facts,
             client=client,
+            senders=senders,
             ledger=ledger,
             counter=await asyncio.to_thread(counter_for, settings.model, server),
             observer=observer,

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.error import URLError
 
 from kvantage import __version__
-from kvantage.client import Client
+from kvantage.client import Client, Senders
 from kvantage.core import ArmFailed, Observer
 from kvantage.core.columns import StudyData
 from kvantage.ledger import Ledger, read_study
@@ -50,21 +50,32 @@ async def run_study(
     ledger: Ledger,
     observer: Observer,
     stopping: Stopping | None = None,
+    senders: Senders | None = None,
 ) -> Outcome:
     """Measure what the ledger does not hold yet. Raises CancelledError when it is interrupted.
 
+    `senders` say which processes send; this one alone where left out.
+
     An arm that fails is written down with its log's own words, and the others go on.
     """
-    return await _Run(prepared, ledger, observer, stopping or Stopping(asyncio.Event())).go()
+    return await _Run(prepared, ledger, observer, stopping or Stopping(asyncio.Event()), senders).go()
 
 
 class _Run:
-    def __init__(self, prepared: Prepared, ledger: Ledger, observer: Observer, stopping: Stopping) -> None:
+    def __init__(
+        self,
+        prepared: Prepared,
+        ledger: Ledger,
+        observer: Observer,
+        stopping: Stopping,
+        senders: Senders | None,
+    ) -> None:
         self.prepared = prepared
         self.study: Study = prepared.study
         self.ledger = ledger
         self.observer = observer
         self.stopping = stopping
+        self.senders = senders
         self.clock = Clock(assume(prepared.arms[0].settings.model))
         self.outcome = Outcome(ledger.folder)
         self.began = time.monotonic()
@@ -276,6 +287,7 @@ class _Run:
                 way=self.prepared.way,
                 ledger=self.ledger,
                 client=client,
+                senders=self.senders,
                 observer=self.observer,
                 stopping=self.stopping,
                 closing=one.is_closing,
