@@ -5,14 +5,12 @@ from __future__ import annotations
 from kvantage.analysis.exactness.classify import Chosen
 from kvantage.analysis.exactness.divergence import PairCount
 from kvantage.analysis.exactness.judge import Exactness
-from kvantage.analysis.findings import Findings
 from kvantage.report.figures import DASH
 from kvantage.report.tables import Table
 
 
-def verdict_table(findings: Findings) -> Table:
+def verdict_table(found: Exactness | None) -> Table:
     """An arm a row: the class, the words, and what they rest on."""
-    found = findings.exactness
     columns = ("Arm", "at once", "verdict", "what it rests on")
     rows: list[tuple[str, ...]] = []
     for arm in found.arms if found else ():
@@ -26,9 +24,8 @@ def verdict_table(findings: Findings) -> Table:
     return Table("Exactness: are the answers the control's?", columns, tuple(rows), (1,), notes)
 
 
-def matrix_table(findings: Findings) -> Table:
+def matrix_table(found: Exactness | None) -> Table:
     """Every kind of pair: how many are identical to their end, and where the first of them parts."""
-    found = findings.exactness
     columns = ("Arm", "pair", "at once", "pairs", "identical", "prompts that part", "earliest", "compared")
     rows: list[tuple[str, ...]] = []
     if found:
@@ -52,9 +49,8 @@ def _pair_row(arm: str, each: PairCount) -> tuple[str, ...]:
     )
 
 
-def gaps_table(findings: Findings) -> Table:
+def gaps_table(found: Exactness | None) -> Table:
     """The gaps of each arm's tokens against the floor that the control's own set."""
-    found = findings.exactness
     columns = (
         "Arm",
         "at once",
@@ -99,9 +95,8 @@ def gaps_table(findings: Findings) -> Table:
     return Table("Exactness: gaps", columns, tuple(rows), tuple(range(1, 11)), notes if rows else ())
 
 
-def worst_table(findings: Findings) -> Table:
+def worst_table(found: Exactness | None) -> Table:
     """The ten divergences with the largest gaps of each arm, the two sides next to each other."""
-    found = findings.exactness
     columns = (
         "Arm",
         "prompt",
@@ -138,9 +133,8 @@ def worst_table(findings: Findings) -> Table:
     return Table("Exactness: the worst divergences", columns, tuple(rows), (2, 4, 5), notes if rows else ())
 
 
-def sampling_table(findings: Findings) -> Table:
+def sampling_table(found: Exactness | None) -> Table:
     """Next tokens at a temperature, the arm's against the control's, a prompt a row."""
-    found = findings.exactness
     columns = (
         "Arm",
         "prompt",
@@ -173,9 +167,8 @@ def sampling_table(findings: Findings) -> Table:
     return Table("Exactness: sampled", columns, tuple(rows), tuple(range(3, 9)), notes if rows else ())
 
 
-def tasks_table(findings: Findings) -> Table:
+def tasks_table(found: Exactness | None) -> Table:
     """Right answers on the same items."""
-    found = findings.exactness
     columns = (
         "Arm",
         "items",
@@ -220,9 +213,8 @@ def tasks_table(findings: Findings) -> Table:
     )
 
 
-def stream_lines(findings: Findings) -> list[tuple[str, str]]:
+def stream_lines(found: Exactness | None) -> list[tuple[str, str]]:
     """(arm, sentence) on the streamed answers against the whole ones."""
-    found = findings.exactness
     if found is None:
         return []
     checks = [*found.control_streams, *(at.stream for arm in found.arms for at in arm.at if at.stream)]

@@ -32,7 +32,7 @@ def show_terminal(findings: Findings, console: Console | None = None) -> None:
     _show(out, sweep_table(findings, brief=True))
     _say(out, sweep_sentences(findings))
     _show(out, tables.acceptance(findings, brief=True))
-    _show(out, verdict_table(findings))
+    _show(out, verdict_table(findings.exactness))
     _void(out, findings)
     _show(out, answers.probes(findings, brief=True))
     _show(out, answers.recall(findings))
