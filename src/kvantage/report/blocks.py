@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -115,6 +116,15 @@ class Section:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"a section's name is small letters, digits and hyphens, not {self.name!r}")
+
+
+def slug(*parts: str | int) -> str:
+    """A name for a figure from names that may hold anything. What is lost in it is told apart by a digest."""
+    text = "-".join(map(str, parts))
+    plain = "".join(char if char.isascii() and char.isalnum() else "-" for char in text.lower())
+    if plain == text:
+        return plain
+    return f"{plain.strip('-')[:60]}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
 
 
 def figures(blocks: Sequence[Block]) -> list[Figure]:

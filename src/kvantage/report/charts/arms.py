@@ -49,3 +49,16 @@ def rows(findings: Findings, arms: Sequence[str] | None = None) -> alt.Y:
 def _shown(findings: Findings, arms: Sequence[str] | None) -> list[str]:
     names = order(findings)
     return names if arms is None else [name for name in names if name in set(arms)]
+
+
+def one(findings: Findings, arm: str) -> str:
+    """The colour of one arm."""
+    return arm_colour(places(findings)[arm])
+
+
+def height(shown: Sequence[str], step: int, places: int = 1) -> int:
+    """Pixels for a row of `step` for each arm that is shown, in each of `places`.
+
+    Vega-Lite's own steps would do the same, and warn in the console that they cannot fit the height.
+    """
+    return step * max(1, len(set(shown))) * places

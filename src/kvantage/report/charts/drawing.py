@@ -11,6 +11,8 @@ from kvantage.core.errors import LedgerError
 from kvantage.report.blocks import Figure
 from kvantage.report.charts.theme import GROUND, Theme, config, filled
 
+FIT = {"type": "fit-x", "contains": "padding"}
+"""A chart is as wide as its place and as high as it needs."""
 WIDTH = 720
 """Of a picture, in CSS pixels; a page's charts are as wide as their place."""
 SCALE = 2.0
@@ -20,7 +22,7 @@ SCALE = 2.0
 def specification(figure: Figure) -> dict[str, Any]:
     """The figure as Vega-Lite without its data, its colours as CSS variables."""
     spec: dict[str, Any] = _without_data(figure.chart.to_dict())
-    return {**spec, "config": config(), "description": figure.alt}
+    return {**spec, "autosize": FIT, "config": config(), "description": figure.alt}
 
 
 def _without_data(spec: Any) -> Any:

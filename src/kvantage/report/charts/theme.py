@@ -20,10 +20,16 @@ ARMS: dict[Theme, tuple[str, ...]] = {
 """The control's first, then the arms' in the order of the study."""
 
 PARTS: dict[Theme, tuple[str, ...]] = {
-    "light": ("#2b4a6f", "#c8780c", "#8a6fb0", "#7f8b97", "#4f8f8a", "#dfe4e9"),
-    "dark": ("#8db4e0", "#f0a33a", "#b9a3dd", "#75808b", "#6fb8b2", "#333b44"),
+    "light": ("#2b4a6f", "#c8780c", "#8a6fb0", "#93a1af", "#dba858", "#4f8f8a", "#b9a58a", "#e6eaee"),
+    "dark": ("#8db4e0", "#f0a33a", "#b9a3dd", "#66727e", "#a8762c", "#6fb8b2", "#8a7a63", "#2c333b"),
 }
 """Parts of a memory, in the order of `analysis.memory.PARTS`; the last is what is free."""
+
+STAGES: dict[Theme, tuple[str, ...]] = {
+    "light": ("#c9cfd6", "#c8780c", "#2b6cb0", "#a8261f"),
+    "dark": ("#4a535d", "#f0a33a", "#6fa8ef", "#ff8f86"),
+}
+"""Stages of a request: waiting, reading its prompt, writing its answer; and a miss of the cache."""
 
 INK: dict[Theme, str] = {"light": "#1b1f24", "dark": "#e8ebee"}
 GROUND: dict[Theme, str] = {"light": "#ffffff", "dark": "#14171b"}
@@ -41,6 +47,11 @@ def arm_colour(place: int) -> str:
 def part_colour(place: int) -> str:
     """The colour of the part of a memory at that place."""
     return f"var(--part-{place})"
+
+
+def stage_colour(place: int) -> str:
+    """The colour of a stage of a request, or of a miss."""
+    return f"var(--stage-{place})"
 
 
 def colour_places(control: str, arms: Sequence[str]) -> dict[str, int]:
@@ -61,7 +72,6 @@ def config() -> dict[str, Any]:
         "font": FONT,
         "background": "transparent",
         "aria": False,
-        "autosize": {"type": "fit-x", "contains": "padding"},
         "padding": {"left": 2, "right": 10, "top": 4, "bottom": 4},
         "view": {"stroke": None},
         "axis": {
@@ -70,7 +80,7 @@ def config() -> dict[str, Any]:
             "labelFontSize": 12,
             "titleFontSize": 12,
             "titleFontWeight": "normal",
-            "labelLimit": 130,
+            "labelLimit": 150,
             "gridColor": "var(--ink)",
             "gridOpacity": 0.12,
             "domainColor": "var(--ink)",
@@ -89,7 +99,7 @@ def config() -> dict[str, Any]:
             "titleFontWeight": "normal",
             "orient": "top",
             "direction": "horizontal",
-            "columns": 3,
+            "columns": {"expr": "max(2, floor(width / 115))"},
             "labelLimit": 140,
             "symbolOpacity": 1,
             "symbolSize": 90,
@@ -114,4 +124,5 @@ def _named(theme: Theme) -> dict[str, str]:
     named = {"ink": INK[theme], "ground": GROUND[theme], "accent": ACCENT[theme]}
     named |= {f"arm-{place}": colour for place, colour in enumerate(ARMS[theme])}
     named |= {f"part-{place}": colour for place, colour in enumerate(PARTS[theme])}
+    named |= {f"stage-{place}": colour for place, colour in enumerate(STAGES[theme])}
     return {f"var(--{name})": colour for name, colour in named.items()}

@@ -11,7 +11,7 @@ from kvantage.analysis.stats import judge
 from kvantage.core.reading import Reading
 from kvantage.report.charts.theme import colour_places
 from kvantage.report.figures import DASH, figure
-from kvantage.report.html.places import headline, place, short_name
+from kvantage.report.html.places import headline, levels, place, short_name
 
 STATUS = {
     "recommended": ("Recommended", "sure"),
@@ -113,7 +113,9 @@ def _headline(findings: Findings) -> str:
     if verdict.arm is None:
         return "No arm is recommended"
     if verdict.status == "tie":
-        return f"{wording.listed([verdict.arm, *verdict.tied])} tie"
+        control = findings.study.control
+        tied = [f"{arm} (the control)" if arm == control else arm for arm in (verdict.arm, *verdict.tied)]
+        return f"{wording.listed(tied)} tie"
     if verdict.status == "undecided":
         return f"{verdict.arm} is ahead, not for certain"
     return f"Serve with {verdict.arm}"
@@ -226,8 +228,8 @@ def _trades(findings: Findings) -> tuple[tuple[str, ...], tuple[TradeRow, ...], 
         rows.append(
             TradeRow(arm.name, places[arm.name], _drafting(arm), arm.name == findings.verdict.arm, cells)
         )
-    levels = dict.fromkeys(ratio.replication for ratio in told.values() if ratio is not None)
-    notes = (f"Intervals: {'; '.join(levels)}.",) if levels else ()
+    rests = levels(ratio.replication for ratio in told.values() if ratio is not None and ratio.ratio.known)
+    notes = (f"Intervals: {rests}.",) if rests else ()
     return columns, tuple(rows), notes
 
 

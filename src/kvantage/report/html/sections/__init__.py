@@ -10,11 +10,38 @@ from collections.abc import Callable
 
 from kvantage.analysis.findings import Findings
 from kvantage.report.blocks import Section
-from kvantage.report.html.sections import first_tokens, limits, method, void
+from kvantage.report.html.sections import (
+    acceptance,
+    answers,
+    configuration,
+    first_tokens,
+    foretold,
+    front,
+    limits,
+    method,
+    paste,
+    pool,
+    speeds,
+    sweep,
+    trade,
+    void,
+    waves,
+)
 
 SECTIONS: tuple[Callable[[Findings], Section | None], ...] = (
+    trade.section,
+    front.section,
+    pool.section,
+    speeds.section,
+    acceptance.section,
+    waves.section,
     first_tokens.section,
+    sweep.section,
+    answers.section,
+    configuration.section,
+    foretold.section,
     void.section,
     method.section,
     limits.section,
+    paste.section,
 )

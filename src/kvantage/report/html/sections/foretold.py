@@ -67,7 +67,7 @@ def _speeds(findings: Findings) -> Figure | None:
         base.mark_point(filled=True, size=60, opacity=1).encode(
             x="measured:Q", shape=arms.shape(findings, shown), tooltip=tips(rows, UNITS)
         ),
-    ).properties(width="container", height=alt.Step(14))
+    ).properties(width="container", height=arms.height(shown, 14, len(cells)))
     within = sum(
         row.within is True and row.measured.known
         for arm in findings.foresight.arms
