@@ -8,10 +8,10 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from kvantage.analysis.exactness.judge import Exactness
 from kvantage.analysis.findings import Findings
-from kvantage.report import answers, tables
+from kvantage.report import answers, exactness, tables
 from kvantage.report.escape import plain
-from kvantage.report.exactness import verdict_table
 from kvantage.report.figures import DASH
 from kvantage.report.foretold import brief_foresight
 from kvantage.report.ladder import brief_ladder, ladder_sentences
@@ -32,7 +32,7 @@ def show_terminal(findings: Findings, console: Console | None = None) -> None:
     _show(out, sweep_table(findings, brief=True))
     _say(out, sweep_sentences(findings))
     _show(out, tables.acceptance(findings, brief=True))
-    _show(out, verdict_table(findings.exactness))
+    _show(out, exactness.verdict_table(findings.exactness))
     _void(out, findings)
     _show(out, answers.probes(findings, brief=True))
     _show(out, answers.recall(findings))
@@ -74,6 +74,21 @@ def _void(out: Console, findings: Findings) -> None:
         if finding != DASH:
             out.print(Padding(Text(plain(finding), style="yellow"), (0, 0, 0, 4)))
     out.print()
+
+
+def show_exactness(found: Exactness, console: Console | None = None) -> None:
+    """Print everything of the exactness phase, the worst divergences included."""
+    out = console or Console()
+    _show(out, exactness.verdict_table(found))
+    _say(out, exactness.stream_lines(found))
+    for table in (
+        exactness.matrix_table(found),
+        exactness.gaps_table(found),
+        exactness.worst_table(found),
+        exactness.sampling_table(found),
+        exactness.tasks_table(found),
+    ):
+        _show(out, table)
 
 
 def _show(out: Console, table: Table) -> None:
