@@ -21,6 +21,7 @@ from kvantage.analysis.measure import CellFindings
 from kvantage.analysis.probes import ProbeResult, Recall
 from kvantage.analysis.trade import Trade
 from kvantage.report.attribution import attribution_json
+from kvantage.report.clocks import clocks_json
 from kvantage.report.decision import inference_json, verdict_json
 from kvantage.report.exactness_json import exactness_json
 from kvantage.report.figures import number
@@ -73,6 +74,7 @@ def report(findings: Findings) -> Json:
         "pool_attribution": [attribution_json(each) for each in findings.attributions],
         "predicted": foresight_json(findings),
         "exactness": exactness_json(findings.exactness),
+        "clocks": clocks_json(findings.clocks),
         "drift": [_drift(each) for each in findings.drift],
         "events": [
             {"at": event.at, "kind": event.kind, "arm": event.arm, "text": event.text}

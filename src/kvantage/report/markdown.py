@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 
 from kvantage.analysis.findings import Findings
-from kvantage.report import answers, compared, decision, exactness, tables
+from kvantage.report import answers, clocks, compared, decision, exactness, tables
 from kvantage.report.attribution import attribution_table
 from kvantage.report.escape import fenced, markdown
 from kvantage.report.foretold import foresight_sentences, pools_foretold, speeds_foretold
@@ -38,6 +38,7 @@ def report_markdown(findings: Findings) -> str:
         *_table(sweep_table(findings)),
         *_sentences(sweep_sentences(findings), "Where each arm stops paying in the closed loop:"),
         *_table(tables.acceptance(findings)),
+        *_table(clocks.energy_table(findings)),
         *_table(exactness.verdict_table(findings.exactness)),
         *_sentences(exactness.stream_lines(findings.exactness), "Streamed answers against whole ones:"),
         *_table(exactness.matrix_table(findings.exactness)),
@@ -64,6 +65,9 @@ def report_markdown(findings: Findings) -> str:
         *_method(findings),
         *_commands(findings),
         *_table(tables.boots(findings)),
+        *_table(clocks.devices_table(findings)),
+        *_table(clocks.machines_table(findings)),
+        *_sentences(clocks.absences(findings), "What of the machines is not told:"),
         *_limits(findings),
     ]
     return "\n".join(lines).rstrip() + "\n"

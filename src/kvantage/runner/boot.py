@@ -15,6 +15,7 @@ from kvantage.hosts.provenance import provenance
 from kvantage.ledger import Boot, Ledger
 from kvantage.phases import Bench
 from kvantage.runner.tokens import counter_for
+from kvantage.runner.watched import watched
 from kvantage.runner.way import PreparedArm, Way
 from kvantage.study import Study
 
@@ -58,9 +59,11 @@ async def booted(
     observer.on("boot", arm=settings.name, block=block, log=str(log_path))
     process: ServerProcess | None = None
     began = time.monotonic()
+    looking = contextlib.AsyncExitStack()
     try:
         try:
             arm = await way.renew(arm)
+            await looking.enter_async_context(watched(way, arm, boot, ledger))
             ledger.boot_provenance(boot, {**await _provenance(study, arm, way, ledger), **log})
             began = time.monotonic()
             server = await way.start(arm, log_path, observer, study.ready_within_s)
@@ -90,6 +93,7 @@ async def booted(
     finally:
         if process is not None:
             await stop(process, stopping)
+        await looking.aclose()
         observer.on("stopped", arm=settings.name, block=block)
 
 
