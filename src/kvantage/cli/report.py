@@ -6,17 +6,26 @@ from pathlib import Path
 
 import click
 
-from kvantage.cli.show import write_and_show
+from kvantage.cli.show import draw, write_and_show
 
 
 @click.command(short_help="Report again from what was measured.")
 @click.argument("folder", type=click.Path(path_type=Path))
-def command(folder: Path) -> None:
-    """Report again from what was measured: the tables, report.md and report.json.
+@click.option(
+    "--charts",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Also write each chart of report.html as SVG and PNG into DIR.",
+)
+def command(folder: Path, charts: Path | None) -> None:
+    """Report again from what was measured: the tables, report.html, report.md and report.json.
 
     FOLDER is where `run` wrote to. It also works while a study is running.
 
     \b
       kvantage report runs/quickstart
+      kvantage report runs/quickstart --charts charts/
     """
-    write_and_show(folder)
+    findings = write_and_show(folder)
+    if charts is not None:
+        draw(findings, charts)

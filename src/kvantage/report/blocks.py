@@ -12,7 +12,7 @@ from kvantage.report.tables import Table
 
 Value = str | float | int | bool | None
 
-_NAME = re.compile(r"[a-z][a-z0-9-]*")
+_NAME = re.compile(r"[a-z][a-z0-9_-]*")
 
 
 class Chart(Protocol):
@@ -25,7 +25,7 @@ class Chart(Protocol):
 class Figure:
     """One chart, and all that belongs to it.
 
-    name    of its file in `--charts DIR` and of its anchor: small letters, digits and hyphens
+    name    of its file in `--charts DIR` and of its anchor: small letters, digits, - and _
     title   what to see, in a sentence: 'dflash leaves 25 % less pool', not 'Pool'
     alt     the chart in words, for who does not see it
     chart   an Altair chart; axis titles carry their units
@@ -45,7 +45,7 @@ class Figure:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise ValueError(f"a figure's name is small letters, digits and hyphens, not {self.name!r}")
+            raise ValueError(f"a figure's name is small letters, digits, - and _, not {self.name!r}")
         if not (self.title and self.alt and self.rows):
             raise ValueError(f"the figure {self.name!r} has a title, a text alternative and data")
 
@@ -115,13 +115,15 @@ class Section:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise ValueError(f"a section's name is small letters, digits and hyphens, not {self.name!r}")
+            raise ValueError(f"a section's name is small letters, digits, - and _, not {self.name!r}")
 
 
 def slug(*parts: str | int) -> str:
     """A name for a figure from names that may hold anything. What is lost in it is told apart by a digest."""
     text = "-".join(map(str, parts))
-    plain = "".join(char if char.isascii() and char.isalnum() else "-" for char in text.lower())
+    plain = "".join(
+        char if char.isascii() and (char.isalnum() or char == "_") else "-" for char in text.lower()
+    )
     if plain == text:
         return plain
     return f"{plain.strip('-')[:60]}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
