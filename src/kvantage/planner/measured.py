@@ -14,7 +14,7 @@ from kvantage.planner.checkpoint import read_checkpoint
 from kvantage.planner.drafts import drafter_of
 from kvantage.planner.geometry import geometry_of
 from kvantage.planner.memory import GIB, Demand, Left, Rank
-from kvantage.planner.pools import predict
+from kvantage.planner.pools import llamacpp, predict
 
 CONTEXT_BYTES = int(0.71 * GIB)
 """What a CUDA context takes of a device before anything is loaded, as seen on one H200."""
@@ -44,6 +44,34 @@ def compare(rows: Path, configs: Path) -> list[Compared]:
     """Predict each row of a YAML list of measured pools; model names are folders under `configs`."""
     data = yaml.safe_load(rows.read_text(encoding="utf-8"))
     return [_compare(row, configs) for row in data["rows"]]
+
+
+@dataclass(frozen=True)
+class Allocated:
+    """What one llama-server allocated for a context of so many tokens, beside what it was predicted to."""
+
+    target: str
+    kv: str
+    context: int
+    predicted_mib: float
+    measured_mib: float
+
+    @property
+    def error(self) -> float:
+        """(predicted - measured) / measured."""
+        return self.predicted_mib / self.measured_mib - 1
+
+
+def compare_allocated(rows: Path, configs: Path) -> list[Allocated]:
+    """Predict each row of the list `allocated` of the same file."""
+    data = yaml.safe_load(rows.read_text(encoding="utf-8"))
+    found = []
+    for row in data["allocated"]:
+        target = geometry_of(read_checkpoint(str(configs / row["target"])))
+        demand = Demand(target, ServerSettings(kv_dtype=row["kv"]))
+        size = llamacpp.cache_bytes(demand, row["context"]) / 2**20
+        found.append(Allocated(row["target"], row["kv"], row["context"], size, sum(row["mib"])))
+    return found
 
 
 def table(compared: list[Compared]) -> str:
