@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from kvantage.cli.feed import Feed, View
+from kvantage.cli.foresight import keep_errors
 from kvantage.cli.live import LiveView
 from kvantage.cli.plain import PlainView
 from kvantage.cli.show import write_and_show
@@ -98,7 +99,7 @@ async def _until_told(work: Callable[[Stopping], Coroutine[Any, Any, Outcome]], 
 
 def _report(folder: Path) -> None:
     try:
-        write_and_show(folder)
+        keep_errors(write_and_show(folder), folder)
     except LedgerError as error:
         # broken off before anything was written down: the run itself has said why
         click.echo(f"no report: {error}", err=True)
