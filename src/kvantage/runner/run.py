@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.error import URLError
 
-from kvantage import __version__
 from kvantage.client import Client, Senders
 from kvantage.core import ArmFailed, Observer
 from kvantage.core.columns import StudyData
@@ -23,16 +21,23 @@ from kvantage.runner.blocks import Blocks, Work
 from kvantage.runner.boot import Stopping, booted, fail_boot
 from kvantage.runner.cache import prove_cache
 from kvantage.runner.estimate import Clock, assume
+from kvantage.runner.foretell import write_predictions
 from kvantage.runner.prepared import Prepared
 from kvantage.study import Study
+from kvantage.version import __version__
+
+if TYPE_CHECKING:
+    from kvantage.analysis.sequential import Look
 
 RECHECK_AFTER_S = 3600.0
 """Results of the control that are older than this are re-checked when something new is measured."""
 
 
-def look(data: StudyData, number: int) -> Any:
-    """What the analysis says of the blocks so far; loaded late, since it takes scipy."""
-    return importlib.import_module("kvantage.analysis.sequential").look(data, number)
+def look(data: StudyData, number: int) -> Look:
+    """What the analysis says after so many blocks; loaded late, since it takes scipy."""
+    from kvantage.analysis import sequential
+
+    return sequential.look(data, number)
 
 
 @dataclass
@@ -90,6 +95,8 @@ class _Run:
         self.todo = {block: self.blocks.work(block) for block in range(self.study.most_boots)}
         self._note_kept()
         first = self._begin()
+        if first is not None or any(self.todo.values()):
+            await write_predictions(self.prepared, self.ledger)
         for note in self.prepared.notes:
             self.ledger.event("serving", text=note)
             if self.study.attach:
