@@ -15,6 +15,7 @@ from kvantage.client.crew import Crew
 from kvantage.client.exchange import Exchange
 from kvantage.client.job import Job, Sender, Share, allow_sockets
 from kvantage.client.load import Senders
+from kvantage.client.request import split_url
 from kvantage.core import KvantageError, UsageError
 from kvantage.version import __version__
 
@@ -22,6 +23,7 @@ SCHEME = "ray://"
 START_S = 120.0
 LEAD_NS = 250_000_000
 HERE = ("local", "auto")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class Actor:
@@ -91,7 +93,7 @@ class RayWorkers(Crew):
             if isinstance(error, TimeoutError):
                 raise KvantageError(
                     f"{self.count} Ray workers did not start within {START_S:g} s",
-                    hint="each takes a CPU of the cluster: see `ray status`, or ask for fewer (--load-workers)",
+                    hint="each takes a CPU of the cluster: see `ray status`, or ask for fewer workers",
                 ) from error
             if isinstance(error, ray.exceptions.RayError):
                 raise KvantageError(
@@ -116,6 +118,7 @@ class RayWorkers(Crew):
 
     async def do(self, jobs: Sequence[Job]) -> list[tuple[Share, int]]:
         """See `Crew`."""
+        self._check_reach(jobs)
         actors = self._actors[: len(jobs)]
         try:
             before = await self.offsets(len(jobs))
@@ -149,6 +152,16 @@ class RayWorkers(Crew):
             Offset(0, 0) if self._is_here[number] else await compare(lambda a=actor: a.clock.remote())  # type: ignore[misc]
             for number, actor in enumerate(self._actors[:count])
         ]
+
+    def _check_reach(self, jobs: Sequence[Job]) -> None:
+        for is_here, job in zip(self._is_here, jobs, strict=False):
+            for url in {request.url for request in job.requests}:
+                if not is_here and split_url(url)[0].host in LOOPBACK:
+                    raise UsageError(
+                        f"{split_url(url)[0]} cannot be reached from the cluster's other machines",
+                        hint="have the server listen on an address of the network, and name it by that "
+                        "(attach, or `kvantage measure URL`)",
+                    )
 
     def _join(self) -> None:
         """Become part of the cluster, unless this process is already."""

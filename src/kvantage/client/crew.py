@@ -26,23 +26,24 @@ class Watch:
     lag_p99_ns  the delay that 99 % of the time stayed under, in the worker that was latest; where workers
                 have clocks of their own, with the bound of their offsets on top. None: too short to tell
     cpu_s       processor time, over all processes that sent
-    workers     how many processes sent at most; 1 is this one
+    is_ours     True where this process sent by itself
     clock_ns    how far apart the clocks of sender and reader can have been, at most; 0 on one machine
     """
 
     lag_p99_ns: int | None = None
     cpu_s: float = 0.0
-    workers: int = 1
+    is_ours: bool = True
     clock_ns: int = 0
     _delays: dict[int, array[int]] = field(default_factory=dict)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of the cell should know of it: nothing where this process sent alone."""
-        if self.workers == 1 and not self.clock_ns:
+        if self.is_ours:
             return ()
+        count = len(self._delays)
         apart = f", clocks compared to within {self.clock_ns / 1e6:.2f} ms" if self.clock_ns else ""
-        return (f"sent by {self.workers} load workers{apart}",)
+        return (f"sent by {count} load worker{'' if count == 1 else 's'}{apart}",)
 
     def add(self, worker: int, share: Share, clock_ns: int = 0) -> None:
         """Take in what a worker said of its job."""
@@ -68,7 +69,7 @@ class Crew(ABC):
     @contextlib.contextmanager
     def watch(self) -> Iterator[Watch]:
         """Note what sending costs while the block runs."""
-        watch = Watch(workers=self.count)
+        watch = Watch(is_ours=False)
         self._watches.append(watch)
         try:
             yield watch
