@@ -111,14 +111,13 @@ def _budget(study: Study, dropped: Sequence[ChainPlan], blocks: int, estimate: C
 
 def _tells_apart(study: Study, boots: int) -> list[str]:
     """The smallest difference that so many boots would tell, under published boot noises."""
-    from kvantage.analysis.boot_noise import AUTOTUNED, PINNED, SENTENCE
+    from kvantage.analysis.boot_noise import AUTOTUNED, PINNED
     from kvantage.analysis.stats import minimum_detectable_ratio
 
     if boots < 2:
         return [
-            "what it could tell apart: differences within this evening's boots only. "
-            + SENTENCE
-            + " `boots: 3` tells more."
+            "what it could tell apart: differences within this evening's boots only. Boots of one arm were"
+            f" seen to lie {PINNED.words}, and {AUTOTUNED.words} ({AUTOTUNED.source}). `boots: 3` tells more."
         ]
     lines = [f"what {boots} boots an arm could tell apart ({POWER_WORDS}, at 95 %), for boots that differ as"]
     for noise in (PINNED, AUTOTUNED):
