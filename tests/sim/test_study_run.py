@@ -38,5 +38,9 @@ def test_a_simulated_study_from_file_to_report(tmp_path: Path, capsys: pytest.Ca
         assert {("short", 1), ("cold", 1), ("cold", 2), ("repeat", 1), ("repeat", 2)} <= set(cells)
         warm = cells["repeat", 2]
         assert warm["cached_tokens"]["value"] > 1900
+    told = report["predicted"]["arms"]["ngram"]
+    assert told["hardware"] == "the study's own: one H100 SXM (80 GB)"
+    by = {row["name"]: row for row in told["rows"] if row["kind"] == "speed"}
+    assert by["short code at 1"]["within"] is True  # it was predicted in hurried time, as it ran
     assert run(["plan", str(study), "--against", str(out)]) == 0
     assert "Predicted beside measured" in capsys.readouterr().out

@@ -11,7 +11,7 @@ from kvantage.planner.detect import recognise
 from kvantage.planner.geometry import Geometry
 from kvantage.planner.history import Known, PastSpeed
 from kvantage.planner.plan import ArmPlan, Asked, make_plan
-from kvantage.planner.studies import asked_of
+from kvantage.planner.studies import SIMULATED, asked_of
 from kvantage.study import Study
 
 SHORT_PROMPT = 128
@@ -54,6 +54,7 @@ def _arm(study: Study, arm: ArmSettings, host: HostFacts | None, known: Known) -
     if plan.refused:
         return {"missing": plan.refused, "hardware": words}
     no_speed = words if machine is None else plan.no_speed
+    hurry = float(study.engine.options.get("speed", 1)) if study.engine.name == SIMULATED else 1.0
     return {
         "hardware": words,
         "calibrated_by": basis,
@@ -69,7 +70,7 @@ def _arm(study: Study, arm: ArmSettings, host: HostFacts | None, known: Known) -
                 "phase": phase,
                 "workload": workload,
                 "concurrency": streams,
-                "tok_s": _rate(plan, streams, length, no_speed),
+                "tok_s": _rate(plan, streams, length, no_speed, hurry),
             }
             for phase, workload, streams, length in _cells(study)
         ],
@@ -129,19 +130,22 @@ def _acceptance(plan: ArmPlan) -> dict[str, Any] | None:
     return reading.to_json()
 
 
-def _rate(plan: ArmPlan, streams: int, length: int, no_speed: str | None) -> dict[str, Any]:
-    """tok/s of one stream of so many."""
+def _rate(
+    plan: ArmPlan, streams: int, length: int, no_speed: str | None, hurry: float = 1.0
+) -> dict[str, Any]:
+    """tok/s of one stream of so many; `hurry` is how much faster than its virtual time a simulation runs."""
     if plan.steps is None:
         return {"missing": no_speed or "its step times are not known"}
     all_streams = plan.steps.decode(plan.acceptance, streams, length)
     value, low, high = all_streams.value, all_streams.low, all_streams.high
     assert value is not None
+    share = hurry / streams
     return Reading.of(
-        value / streams,
+        value * share,
         "tok/s",
         "predicted",
-        low=None if low is None else low / streams,
-        high=None if high is None else high / streams,
+        low=None if low is None else low * share,
+        high=None if high is None else high * share,
     ).to_json()
 
 
