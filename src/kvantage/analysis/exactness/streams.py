@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kvantage.core import Answer
 
-DEFECT = "transport or detokenizer defect, not a model divergence"
+DEFECT = "transport/detokenizer defect, not a model divergence"
 ADVICE = "compare token ids, or texts that were not streamed"
 
 
