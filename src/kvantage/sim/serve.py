@@ -109,7 +109,7 @@ def encoder(model: str) -> Encode:
     if file.is_file():
         tokenizer = Tokenizer.from_file(str(file))
         return lambda text: list(tokenizer.encode(text, add_special_tokens=False).ids)
-    return lambda text: [crc32(part.encode()) for part in re.findall(r"\w+|[^\w\s]", text)]
+    return lambda text: [crc32(part.encode()) >> 1 for part in re.findall(r"\w+|[^\w\s]", text)]
 
 
 def _by_arm(options: Mapping[str, Any], name: str) -> dict[str, float]:
