@@ -15,17 +15,17 @@ from kvantage.report.charts import arms
 from kvantage.report.charts.tips import tips
 
 SAID = (
-    "Every arm answered the same prompts several times; each pair of answers was compared token by token, and "
-    "the control scored every token of every arm. An arm counts as different only where it differs by more "
-    "than the control differs from itself."
+    "Every arm answered the same prompts several times; each pair of answers was compared token by token, "
+    "and the control scored every token of every arm. An arm counts as different only where it differs "
+    "by more than the control differs from itself."
 )
 SURVIVAL_NOTE = (
     "Kaplan-Meier; a pair that ends the same is censored at its end. The line of the control is the control "
-    "against itself, on one boot. The bands are pointwise 95 % intervals over pairs, which share their answers."
+    "against itself, on one boot. The bands are pointwise 95 % intervals over pairs, which share answers."
 )
 GAP_NOTE = (
-    "Each distinct token once, scored by the control. The rules: the floor, and the edge of a near tie (twice "
-    "the floor). Tokens with no gap are in the share and not in the picture."
+    "Each distinct token once, scored by the control. The rules: the floor, and the edge of a near tie "
+    "(twice the floor). Tokens with no gap are in the share and not in the picture."
 )
 
 
