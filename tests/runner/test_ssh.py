@@ -142,8 +142,26 @@ async def test_a_group_on_two_machines_leaves_nothing_behind(
     assert boot.provenance["system"]["reached_by"] == "ssh"
     assert len(boot.provenance["system"]["other_machines"]) == 1
     assert boot.provenance["how"][1].startswith("ssh 127.0.0.1: ")
+    _both_were_looked_at(tmp_path / "out")
     for file in (tmp_path / "out").rglob("*"):
         assert not file.is_file() or b"hunter2" not in file.read_bytes()
+
+
+def _both_were_looked_at(folder: Path) -> None:
+    """Each machine told its own memory and load over time, in every boot; what it has not is said."""
+    data = read_study(folder)
+    assert data.telemetry is not None
+    names = {"127.0.0.1 (0)", "127.0.0.1 (1)"}
+    for boot, hosts in data.watched.items():
+        assert {host.host for host in hosts} == names
+        assert all(host.devices or host.missing == "no nvidia-smi" for host in hosts)
+        mine = data.telemetry.boot == boot
+        for name in names:
+            rows = mine & (data.telemetry.host == name) & (data.telemetry.device == "")
+            assert rows.sum() >= 2
+            assert (data.telemetry.memory_available_bytes[rows] > 0).all()
+            assert (data.telemetry.load[rows] >= 0).all()
+    assert len(data.watched) == 2
 
 
 async def test_the_death_of_one_machine_is_noticed_and_ends_the_other(

@@ -99,12 +99,13 @@ class LocalWatch:
 class SshWatch:
     """Another machine: a small loop there says a line a second. Nothing is installed on it."""
 
-    def __init__(self, host: SshHost) -> None:
+    def __init__(self, host: SshHost, label: str) -> None:
         self._host = host
+        self._label = label
         self._end: Callable[[], Any] | None = None
 
     async def start(self, take: Take) -> WatchedHost:
-        name = self._host.node.name
+        name = self._label
         source = Path(remote_watch.__file__).read_text(encoding="utf-8")
         lines = Lines(name, take)
         command = f"exec {shlex.quote(self._host.node.python)} -I -S -c {shlex.quote(source)}"

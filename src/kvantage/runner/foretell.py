@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kvantage.core import HostFacts
+from kvantage.core import ArmFailed, HostFacts
 from kvantage.ledger import Ledger
 from kvantage.planner.detect import key_of
 from kvantage.planner.foretell import foretell
@@ -13,10 +13,13 @@ from kvantage.runner.prepared import Prepared
 
 
 async def write_predictions(prepared: Prepared, ledger: Ledger) -> None:
-    """Keep a prediction of every arm. Where an arm has one already, that one counts, and this changes nothing."""
+    """Keep a prediction of every arm. Where an arm has one already, that one counts."""
     hosts: dict[str, HostFacts] = {}
     for arm in prepared.arms:
-        host = await prepared.way.facts(arm)
+        try:
+            host = await prepared.way.facts(arm)
+        except ArmFailed:  # out of reach: its boot will say so
+            continue
         if host.cores:  # none where the machine under a server was not seen
             hosts[arm.settings.name] = host
     study = prepared.study

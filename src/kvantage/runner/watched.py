@@ -23,7 +23,9 @@ KEPT = 10
 def watches_of(way: Way, arm: PreparedArm) -> tuple[list[Watch], str | None]:
     """How the machines under an arm's server are looked at, or why they are not."""
     if isinstance(way, Remote):
-        return [SshWatch(host) for host in way.hosts], None
+        names = [host.node.name for host in way.hosts]
+        labels = [f"{name} ({rank})" if names.count(name) > 1 else name for rank, name in enumerate(names)]
+        return [SshWatch(host, label) for host, label in zip(way.hosts, labels, strict=True)], None
     name = urlsplit(arm.url).hostname or ""
     if name in ("localhost", "::1") or name.startswith("127."):
         return [LocalWatch(LocalHost().facts().name)], None
