@@ -17,7 +17,8 @@ import yaml
 class Load:
     """`streams` at once, `requests` in all, of `tokens` tokens each.
 
-    `out` is the folder that the tool writes into, `book` the address of a text to make prompts of.
+    `out` is the folder that the tool writes into, `book` the address of a text to make prompts of. Where
+    `several` tokens come in a chunk, a client that can ask for counts does.
     """
 
     url: str
@@ -27,6 +28,7 @@ class Load:
     tokens: int
     out: Path
     book: str = ""
+    several: bool = False
 
 
 @dataclass(frozen=True)
@@ -41,12 +43,17 @@ class Reported:
 
 @dataclass(frozen=True)
 class Tool:
-    """`packages` go into an environment of its own; `command` gets that environment's `bin`."""
+    """`packages` go into an environment of its own; `command` gets that environment's `bin`.
+
+    `output` is the file with the tool's own figures, `part` the way to them where the file holds more.
+    """
 
     name: str
     packages: tuple[str, ...]
     command: Callable[[Path, Load], list[str]]
     read: Callable[[Load], Reported]
+    output: str
+    part: tuple[str | int, ...] = ()
 
 
 def _kvantage(bin_: Path, load: Load) -> list[str]:
@@ -59,6 +66,7 @@ def _kvantage(bin_: Path, load: Load) -> list[str]:
         str(load.requests),
         str(load.tokens),
         str(load.out),
+        "counts" if load.several else "plain",
     ]
 
 
@@ -221,11 +229,31 @@ def _read_llama_benchy(load: Load) -> Reported:
 
 
 TOOLS: tuple[Tool, ...] = (
-    Tool("kvantage", (), _kvantage, _read_kvantage),
-    Tool("vllm", (), _vllm, _read_vllm),
-    Tool("aiperf", ("aiperf==0.13.0",), _aiperf, _read_aiperf),
-    Tool("guidellm", ("guidellm==0.8.1",), _guidellm, _read_guidellm),
-    Tool("inference-perf", ("inference-perf==0.7.0",), _inference_perf, _read_inference_perf),
-    Tool("genai-bench", ("genai-bench==0.0.5",), _genai_bench, _read_genai_bench),
-    Tool("llama-benchy", ("llama-benchy==0.4.0",), _llama_benchy, _read_llama_benchy),
+    Tool("kvantage", (), _kvantage, _read_kvantage, "ours.json"),
+    Tool("vllm", (), _vllm, _read_vllm, "vllm.json"),
+    Tool("aiperf", ("aiperf==0.13.0",), _aiperf, _read_aiperf, "profile_export_aiperf.json"),
+    Tool(
+        "guidellm",
+        ("guidellm==0.8.1",),
+        _guidellm,
+        _read_guidellm,
+        "guidellm.json",
+        ("benchmarks", 0, "metrics"),
+    ),
+    Tool(
+        "inference-perf",
+        ("inference-perf==0.7.0",),
+        _inference_perf,
+        _read_inference_perf,
+        "summary_lifecycle_metrics.json",
+    ),
+    Tool(
+        "genai-bench",
+        ("genai-bench==0.0.5",),
+        _genai_bench,
+        _read_genai_bench,
+        "*concurrency*.json",
+        ("aggregated_metrics",),
+    ),
+    Tool("llama-benchy", ("llama-benchy==0.4.0",), _llama_benchy, _read_llama_benchy, "benchy.csv"),
 )

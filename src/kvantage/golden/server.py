@@ -135,6 +135,8 @@ class GoldenServer:
                 raise ValueError("the body is not a JSON object")
             own = body.get("golden")
             asked = {**query, **(own if isinstance(own, dict) else {})}
+            if isinstance(self.source, Script) and _wants_counts(body, self.options):
+                asked.setdefault("usage", "every")
             options = self.options.with_changes(asked)
             ask = Ask(number, request.arrived_ns, chat, body, asked)
             if options.error_form == "status" and options.error_after is not None:
@@ -333,6 +335,13 @@ class _Link(asyncio.BufferedProtocol):
     def on_message_complete(self) -> None:
         method = self._parser.get_method().decode("ascii")
         self._server.take(self, _Request(method, self._target, self._body, self._now))
+
+
+def _wants_counts(body: Mapping[str, Any], options: Options) -> bool:
+    """Whether a running count is asked for, as vLLM and SGLang give one, of a server that tells usage."""
+    wants = body.get("stream_options")
+    told = isinstance(wants, Mapping) and wants.get("include_usage") and wants.get("continuous_usage_stats")
+    return bool(told) and options.usage in ("after", "null")
 
 
 def _http_chunk(data: bytes) -> bytes:
