@@ -1,4 +1,4 @@
-"""Write the tables of predicted against measured pools and speeds into docs/planner.md, between their marks.
+"""Write the tables of predicted against measured into docs/planner.md and docs/simulation.md.
 
 python lab/pool_table.py            # write it
 python lab/pool_table.py --check    # fail where the page is not what would be written
@@ -21,6 +21,7 @@ from kvantage.study import load_study
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "planner.md"
+SIMULATION = ROOT / "docs" / "simulation.md"
 SPEEDS = {"quickstart-cpu": "cpu"}
 """Kept runs in tests/data/speeds, and the hardware file of each."""
 NEAR = 0.15
@@ -84,17 +85,49 @@ def speed_table(name: str) -> str:
     return "\n".join([*lines, "", said])
 
 
+def schedule_table() -> str:
+    """What real servers did with random schedules, and the simulator on the same."""
+    sys.path.insert(0, str(ROOT))
+    from tests.schedules import Judged, from_json, judge, simulate
+
+    lines = [
+        "| arm | schedules | requests | that missed on the server | alike | the same count of tokens |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for file in sorted((ROOT / "tests" / "data" / "schedules").glob("*.json")):
+        setup, kept = from_json(json.loads(file.read_text(encoding="utf-8")))
+        found = sum(
+            (judge(turns, real, simulate(turns, setup, real), setup) for turns, real in kept), Judged()
+        )
+        alike, exact = found.alike / found.requests, found.exact / found.requests
+        lines.append(
+            f"| {setup.arm} | {len(kept)} | {found.requests} | {found.real_misses} "
+            f"| {alike:.1%} | {exact:.1%} |"
+        )
+    return "\n".join(lines)
+
+
+def simulation(text: str) -> str:
+    """docs/simulation.md with its table as it should be."""
+    return _between(text, "schedules", schedule_table())
+
+
 def _between(text: str, mark: str, body: str) -> str:
     pattern = re.compile(rf"(<!-- {mark} -->\n).*?(<!-- end of {mark} -->)", re.DOTALL)
     found, count = pattern.subn(lambda match: f"{match[1]}{body}\n{match[2]}", text)
     if count != 1:
-        raise SystemExit(f"docs/planner.md has no place for `{mark}`")
+        raise SystemExit(f"the page has no place for `{mark}`")
     return found
 
 
 if __name__ == "__main__":
-    old = PAGE.read_text(encoding="utf-8")
-    new = page(old)
-    if "--check" in sys.argv[1:]:
-        sys.exit(0 if new == old else "docs/planner.md is not up to date: run lab/pool_table.py")
-    PAGE.write_text(new, encoding="utf-8")
+    stale = []
+    for path, made in ((PAGE, page), (SIMULATION, simulation)):
+        old = path.read_text(encoding="utf-8")
+        new = made(old)
+        if new != old:
+            stale.append(path.name)
+            if "--check" not in sys.argv[1:]:
+                path.write_text(new, encoding="utf-8")
+    if stale and "--check" in sys.argv[1:]:
+        sys.exit(f"not up to date: {', '.join(stale)}; run lab/pool_table.py")

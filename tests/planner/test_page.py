@@ -21,6 +21,8 @@ def the_command() -> Any:
 def test_the_page_is_what_its_command_writes() -> None:
     text = (ROOT / "docs" / "planner.md").read_text(encoding="utf-8")
     assert the_command().page(text) == text
+    text = (ROOT / "docs" / "simulation.md").read_text(encoding="utf-8")
+    assert the_command().simulation(text) == text
 
 
 def test_kept_speeds_follow_from_one_pair() -> None:

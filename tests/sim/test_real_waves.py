@@ -33,6 +33,7 @@ def replay(arm: dict[str, Any], seed: int = 0) -> dict[int, list[int]]:
         mixed=True,
         drafts=drafts,
         drop_block=arm.get("drop_block", False),
+        extra_slots=drafts + 1 if arm.get("drop_block") else 0,
         newest_first=True,
     )
     rates = [rate_for(arm["acceptance"], drafts)] * drafts if drafts else []
@@ -80,5 +81,5 @@ def test_only_the_pool_that_was_too_small_evicts_and_as_the_real_one_did() -> No
         assert replay(arm) == arm["hits"]
     found = [replay(tight, seed) for seed in range(20)]
     assert all(one[1] == [1920] and one[2] == [1920, 1920] for one in found)
-    assert all(min(one[4]) < 1920 for one in found)
-    assert 1408 in [one[4][3] for one in found]  # the very number that the server counted, in some draws
+    assert sum(min(one[4]) < 1920 for one in found) > 15
+    assert tight["hits"][4] in [one[4] for one in found]  # the very counts of the server, in some draws

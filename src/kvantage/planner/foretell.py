@@ -58,11 +58,9 @@ def _arm(study: Study, arm: ArmSettings, host: HostFacts | None, known: Known) -
     return {
         "hardware": words,
         "calibrated_by": basis,
-        "pool": _pool(plan, words if machine is None else None),
+        "pool": _pool(plan, asked.pools.get(arm.name), words if machine is None else None),
         "bytes_a_token": _bytes(plan, asked.target),
-        "sessions": [
-            {"tokens": length, "held": reading.to_json()} for length, reading in plan.sessions.items()
-        ],
+        "sessions": _sessions(plan, asked),
         "acceptance": _acceptance(plan),
         "break_even": plan.break_even.to_json() if plan.break_even else {"missing": no_speed},
         "cells": [
@@ -101,10 +99,21 @@ def _calibrated(asked: Asked, study: Study, arm: ArmSettings, known: Known) -> t
     return fitted, said
 
 
-def _pool(plan: ArmPlan, no_machine: str | None) -> dict[str, Any]:
+def _pool(plan: ArmPlan, given: int | None, no_machine: str | None) -> dict[str, Any]:
+    if given:
+        return Reading.of(given, "tokens", "config", note="given by the study").to_json()
     if plan.pool:
         return plan.pool.tokens().to_json()
     return {"missing": no_machine or plan.no_pool or "it was not planned"}
+
+
+def _sessions(plan: ArmPlan, asked: Asked) -> list[dict[str, Any]]:
+    """How many sessions of each length the pool holds."""
+    if given := asked.pools.get(plan.name):
+        found = {length: Reading.of(given / length, "sessions", "computed") for length in asked.lengths}
+    else:
+        found = dict(plan.sessions)
+    return [{"tokens": length, "held": reading.to_json()} for length, reading in found.items()]
 
 
 def _bytes(plan: ArmPlan, target: Geometry) -> dict[str, Any]:

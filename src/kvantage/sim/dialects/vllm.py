@@ -31,9 +31,21 @@ def rules(demand: Demand, pool: Pool) -> Rules:
         page=pool.block_tokens,
         drafts=demand.drafts,
         drop_block=demand.speculation.method in DROPS_A_BLOCK,
+        extra_slots=_lookahead(demand),
         newest_first=True,
         prefix_caching=demand.settings.prefix_caching is not False,
     )
+
+
+def _lookahead(demand: Demand) -> int:
+    """Slots beyond those of the drafts to be verified, into which a drafter writes the next ones."""
+    match demand.speculation.method:
+        case "none" | "ngram":
+            return 0
+        case "dflash":  # a block holds one query more than it has drafts
+            return demand.drafts + 1
+        case _:
+            return demand.drafts
 
 
 class Front:
