@@ -21,7 +21,10 @@ COMMANDS = {
     "watch": Entry("kvantage.cli.watch", "Look at a run that is at work in another shell."),
     "probe": Entry("kvantage.cli.probe", "Say what a running server is, and what to change to measure it."),
     "measure": Entry("kvantage.cli.attach", "Measure one arm on a server that runs already."),
-    "exactness": Entry("kvantage.cli.exactness", "Say whether two servers or two runs give the same answers."),
+    "exactness": Entry(
+        "kvantage.cli.exactness", "Say whether two servers, or two runs, give the same answers."
+    ),
+    "compare": Entry("kvantage.cli.compare", "Compare runs, or a run with published figures."),
     "report": Entry("kvantage.cli.report", "Report again from what was measured."),
     "export": Entry("kvantage.cli.export", "Write what was measured as Parquet, CSV or JSON tables."),
     "check": Entry("kvantage.cli.check", "Read a study file and say what it asks for."),

@@ -25,17 +25,17 @@ def show_terminal(findings: Findings, console: Console | None = None) -> None:
     if findings.notice:
         out.print(Text(plain(findings.notice), style="bold yellow"))
         out.print()
-    _show(out, tables.results(findings))
-    _show(out, tables.sessions(findings, brief=True))
-    _show(out, brief_ladder(findings))
+    show_table(out, tables.results(findings))
+    show_table(out, tables.sessions(findings, brief=True))
+    show_table(out, brief_ladder(findings))
     _say(out, ladder_sentences(findings, brief=True))
-    _show(out, sweep_table(findings, brief=True))
+    show_table(out, sweep_table(findings, brief=True))
     _say(out, sweep_sentences(findings))
-    _show(out, tables.acceptance(findings, brief=True))
-    _show(out, exactness.verdict_table(findings.exactness))
+    show_table(out, tables.acceptance(findings, brief=True))
+    show_table(out, exactness.verdict_table(findings.exactness))
     _void(out, findings)
-    _show(out, answers.probes(findings, brief=True))
-    _show(out, answers.recall(findings))
+    show_table(out, answers.probes(findings, brief=True))
+    show_table(out, answers.recall(findings))
     for arm in findings.arms:
         if arm.status in ("failed", "partial"):
             out.print(Text(f"{plain(arm.name)}: {arm.status}: {plain(arm.reason or '')}", style="red"))
@@ -79,7 +79,7 @@ def _void(out: Console, findings: Findings) -> None:
 def show_exactness(found: Exactness, console: Console | None = None) -> None:
     """Print everything of the exactness phase, the worst divergences included."""
     out = console or Console()
-    _show(out, exactness.verdict_table(found))
+    show_table(out, exactness.verdict_table(found))
     _say(out, exactness.stream_lines(found))
     for table in (
         exactness.matrix_table(found),
@@ -88,10 +88,11 @@ def show_exactness(found: Exactness, console: Console | None = None) -> None:
         exactness.sampling_table(found),
         exactness.tasks_table(found),
     ):
-        _show(out, table)
+        show_table(out, table)
 
 
-def _show(out: Console, table: Table) -> None:
+def show_table(out: Console, table: Table) -> None:
+    """Print a table with its notes; nothing where it has no row."""
     if not table.rows:
         return
     shown = RichTable(title=table.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
