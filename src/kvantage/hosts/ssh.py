@@ -45,6 +45,7 @@ class SshHost:
         self.node = node
         self._side = side
         self._connection: asyncssh.SSHClientConnection | None = None
+        self._connecting = asyncio.Lock()
 
     async def facts(self) -> HostFacts:
         """Processor, memory, kernel and devices of the machine. Raises ArmFailed when it is out of reach."""
@@ -162,9 +163,14 @@ class SshHost:
         return str(told.stdout or "")
 
     async def _connected(self) -> asyncssh.SSHClientConnection:
-        if self._connection is not None and not self._connection.is_closed():
+        """The one connection, made when it is first needed or was lost."""
+        async with self._connecting:
+            if self._connection is None or self._connection.is_closed():
+                self._connection = await self._connect()
             return self._connection
-        asyncssh = _asyncssh()
+
+    async def _connect(self) -> asyncssh.SSHClientConnection:
+        library = _asyncssh()
         node = self.node
         options: dict[str, Any] = {"port": node.port, "preferred_auth": "publickey"}
         if node.user is not None:
@@ -175,22 +181,22 @@ class SshHost:
             options["known_hosts"] = node.known_hosts
         name = node.name
         try:
-            self._connection = await asyncssh.connect(
+            made: asyncssh.SSHClientConnection = await library.connect(
                 name.strip("[]"), keepalive_interval=BEAT_S, connect_timeout=CONNECT_S, **options
             )
-        except asyncssh.HostKeyNotVerifiable as error:
+            return made
+        except library.HostKeyNotVerifiable as error:
             raise ArmFailed(
                 f"{name}: its host key is not the one that is known ({error})",
                 hint=f"log in once by hand (`ssh -p {node.port} {name}`), and compare its fingerprint",
             ) from error
-        except asyncssh.PermissionDenied as error:
+        except library.PermissionDenied as error:
             raise ArmFailed(
                 f"{name} takes none of our keys",
                 hint="add one to your agent (`ssh-add`), or name its file: hosts: [{name: ..., key: FILE}]",
             ) from error
-        except (OSError, asyncssh.Error, ValueError) as error:
+        except (OSError, library.Error, ValueError) as error:
             raise ArmFailed(f"{name} cannot be reached by ssh: {error}") from error
-        return self._connection
 
 
 class SshProcess:
