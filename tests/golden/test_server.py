@@ -389,3 +389,16 @@ def test_the_server_does_not_outlive_a_parent_that_was_killed() -> None:
         time.sleep(0.05)
     os.kill(pid, signal.SIGKILL)
     pytest.fail("the golden server outlived its parent")
+
+
+async def test_a_running_count_is_told_to_who_asks_for_it() -> None:
+    options = Options(ttft_ms=1, step_ms=1, tokens=10, tokens_per_chunk=4)
+    counted = {"include_usage": True, "continuous_usage_stats": True}
+    async with GoldenServer(Script(options)) as server, Client() as client:
+        url = f"{server.url}/v1/chat/completions"
+        for wants, tokens in ((counted, [4, 4, 2]), ({"include_usage": True}, [-1, -1, -1])):
+            reading = read_exchange(
+                await client.stream(ChatRequest(url, {"stream": True, "stream_options": wants}))
+            )
+            assert list(reading.chunks.tokens) == tokens
+            assert reading.final["usage"]["completion_tokens"] == 10

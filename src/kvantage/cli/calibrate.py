@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kvantage.calibrate import FULL, QUICK, Calibration, Load, Row, calibrate, store
+from kvantage.session import go_ahead
 
 
 @click.command()
@@ -27,6 +28,7 @@ def command(as_json: bool, quick: bool) -> None:
       kvantage calibrate
       kvantage calibrate --quick --json
     """
+    go_ahead()
     loads = QUICK if quick else FULL
     said = Console(stderr=True)
 

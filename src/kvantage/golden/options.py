@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from kvantage.core import UsageError
@@ -90,6 +91,11 @@ class Options:
             if not 1 <= getattr(self, name) <= 10_000_000:
                 raise UsageError(f"{name} is at least 1, not {getattr(self, name)}")
 
+    @property
+    def draws(self) -> bool:
+        """Whether anything is left to chance."""
+        return bool(self.jitter_ms or self.cut_rate or self.error_rate)
+
     def with_changes(self, changes: Mapping[str, Any]) -> Options:
         """The same with some options changed; texts (from a query) are read as the option's type.
 
@@ -97,6 +103,12 @@ class Options:
         """
         if not changes:
             return self
+        try:
+            return _changed(self, tuple(changes.items()), tuple(map(type, changes.values())))
+        except TypeError:  # a value that cannot be looked up, as a list cannot: it fits no option either
+            return self._with(changes)
+
+    def _with(self, changes: Mapping[str, Any]) -> Options:
         known: dict[str, Any] = {}
         for name, value in changes.items():
             if name not in HINTS:
@@ -109,6 +121,12 @@ class Options:
 
 HINTS: dict[str, Any] = get_type_hints(Options)
 HELP: dict[str, str] = {each.name: each.metadata["help"] for each in fields(Options)}
+
+
+@lru_cache(maxsize=256)
+def _changed(options: Options, changes: tuple[tuple[str, Any], ...], _: tuple[type, ...]) -> Options:
+    """Requests of one load ask for the same; `1`, `1.0` and `True` are told apart by their types."""
+    return options._with(dict(changes))
 
 
 def _fit(name: str, value: Any) -> Any:

@@ -16,6 +16,7 @@ _WORDS = ("the", "of", "light", "water", "stone", "under", "seven", "river", "gl
 _MARKS = ("✅", "a\u2028b", "c\u0085d", "Ünï", "漢字", "👩‍🚀", '"\\')
 # Successive multiples of this, modulo 1, are spread evenly however many are taken.
 _GOLDEN = 0.6180339887498949
+_NO_DRAW = random.Random(0)
 
 
 @dataclass(slots=True)
@@ -81,7 +82,7 @@ class Script:
                     raise ValueError(f"{name} must be at least 1, got {given}")
                 total = given
                 break
-        draw = random.Random(options.seed * 1_000_003 + ask.number)
+        draw = random.Random(options.seed * 1_000_003 + ask.number) if options.draws else _NO_DRAW
         run = _Run(
             ask, options, total, round(total * options.reasoning_share), *_fault(options, total, draw), draw
         )
@@ -141,14 +142,16 @@ def _when(run: _Run) -> int:
 
 
 def _fault(options: Options, total: int, draw: random.Random) -> tuple[Fault | None, int]:
-    chunks = -(-total // options.tokens_per_chunk)
-    cut, error, place = draw.random(), draw.random(), draw.randrange(chunks)
     if options.cut_after is not None:
         return "cut", options.cut_after
     if options.hang_after is not None:
         return "hang", options.hang_after
     if options.error_after is not None:
         return "error", options.error_after
+    if not options.draws:
+        return None, -1
+    chunks = -(-total // options.tokens_per_chunk)
+    cut, error, place = draw.random(), draw.random(), draw.randrange(chunks)
     if cut < options.cut_rate:
         return "cut", place
     if error < options.error_rate:

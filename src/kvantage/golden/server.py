@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, cast
 from urllib.parse import parse_qsl, urlsplit
@@ -97,7 +98,7 @@ class GoldenServer:
 
     def take(self, link: _Link, request: _Request) -> None:
         """Answer one request, now or as its source says."""
-        path, query = urlsplit(request.target).path, dict(parse_qsl(urlsplit(request.target).query))
+        path, query = _split(request.target)
         if path == LOG_PATH:
             link.answer(self._log_page(request.method))
             return
@@ -335,6 +336,13 @@ class _Link(asyncio.BufferedProtocol):
     def on_message_complete(self) -> None:
         method = self._parser.get_method().decode("ascii")
         self._server.take(self, _Request(method, self._target, self._body, self._now))
+
+
+@lru_cache(maxsize=256)
+def _split(target: str) -> tuple[str, Mapping[str, str]]:
+    """The path and the query of a request's target."""
+    parts = urlsplit(target)
+    return parts.path, dict(parse_qsl(parts.query))
 
 
 def _wants_counts(body: Mapping[str, Any], options: Options) -> bool:
