@@ -121,15 +121,18 @@ def compare_survival(
     The statistic is the difference of the two rates of divergence; under 'no difference' the labels on and
     off of a prompt's answers can be exchanged, so that they are shuffled within each prompt.
     """
-    rng = np.random.default_rng(SEED)
-    stacks = _stacks(squares)
+    seen, p = _test(_stacks(squares), permutations, np.random.default_rng(SEED))
+    return Compared(1000 * seen[0], 1000 * seen[1], p, log_rank(pairs_on, pairs_off), permutations)
+
+
+def _test(
+    stacks: Sequence[_Stack], permutations: int, rng: np.random.Generator
+) -> tuple[tuple[float, float], float]:
+    """The two rates as they are, and the one-sided p of their difference."""
     seen = _rates(stacks, [_labels(stack, None, rng) for stack in stacks])
     shuffled = _rates(stacks, [_labels(stack, permutations, rng) for stack in stacks])
     beyond = (shuffled[0] - shuffled[1]) >= (seen[0] - seen[1])[0] - 1e-15
-    p = (1 + int(beyond.sum())) / (permutations + 1)
-    return Compared(
-        float(1000 * seen[0][0]), float(1000 * seen[1][0]), p, log_rank(pairs_on, pairs_off), permutations
-    )
+    return (float(seen[0][0]), float(seen[1][0])), (1 + int(beyond.sum())) / (permutations + 1)
 
 
 @dataclass(frozen=True)
@@ -218,29 +221,32 @@ def survival_power(
     from all others at a place drawn with the rate for each token. Rates are wrong tokens for each token.
     """
     rng = np.random.default_rng(SEED + 1)
+    stacks = _stacks(squares)
     found = {}
     for rate in rates:
-        rejected = 0
-        for _ in range(studies):
-            made = [_changed(each, rate, rng) for each in squares]
-            rejected += compare_survival(made, permutations=permutations).p <= level
-        found[rate] = rejected / studies
+        tests = (
+            _test([_changed(stack, rate, rng) for stack in stacks], permutations, rng) for _ in range(studies)
+        )
+        found[rate] = sum(p <= level for _, p in tests) / studies
     return found
 
 
-def _changed(each: Square, rate: float, rng: np.random.Generator) -> Square:
-    """A square of the same size, in which the arm is the control with wrong tokens at a rate."""
-    number = len(each.apart)
-    source = np.array([*range(each.off), *rng.integers(0, each.off, number - each.off)])
-    wrong = np.full(number, np.inf)
-    wrong[each.off :] = rng.geometric(rate, number - each.off)
-    apart, places = each.apart[np.ix_(source, source)], each.places[np.ix_(source, source)]
-    same = source[:, None] == source[None, :]
-    longest = each.places.max(axis=1)[source]
-    places = np.where(same, np.minimum(longest[:, None], longest[None, :]), places)
-    earliest = np.minimum(wrong[:, None], wrong[None, :])
+def _changed(stack: _Stack, rate: float, rng: np.random.Generator) -> _Stack:
+    """Squares of the same sizes, in which the arm is the control with wrong tokens at a rate."""
+    prompts, number = stack.apart.shape[:2]
+    source = np.broadcast_to(np.arange(number), (prompts, number)).copy()
+    source[:, stack.off :] = rng.integers(0, stack.off, (prompts, number - stack.off))
+    wrong = np.full((prompts, number), np.inf)
+    wrong[:, stack.off :] = rng.geometric(rate, (prompts, number - stack.off))
+    at = (np.arange(prompts)[:, None, None], source[:, :, None], source[:, None, :])
+    apart, places = stack.apart[at] > 0, stack.places[at]
+    longest = np.take_along_axis(stack.places.max(axis=2), source, axis=1)
+    same = source[:, :, None] == source[:, None, :]
+    places = np.where(same, np.minimum(longest[:, :, None], longest[:, None, :]), places)
+    earliest = np.minimum(wrong[:, :, None], wrong[:, None, :])
     now = earliest <= places
     places = np.where(now, earliest, places)
     apart = (apart & ~same) | now
-    np.fill_diagonal(apart, False)
-    return Square(each.off, apart, places)
+    itself = np.arange(number)
+    apart[:, itself, itself] = False
+    return _Stack(stack.off, apart.astype(float), places)
