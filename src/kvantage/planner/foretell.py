@@ -27,29 +27,40 @@ def foretell(
     speed of the same model on the same engine sets the plain step, a drafting arm's its cost.
     Never raises: a study is measured whether or not it can be predicted.
     """
+    arms = study.every_arm()
+    try:
+        asked = asked_of(study, None)  # once for all: a model may have to be asked for over the network
+    except UsageError as error:
+        return {arm.name: {"missing": error.message} for arm in arms}
+    except Exception as error:
+        return {arm.name: {"missing": _fault(error)} for arm in arms}
     found: dict[str, dict[str, Any]] = {}
-    for arm in study.every_arm():
-        host = hosts.get(arm.name)
+    for arm in arms:
         try:
-            found[arm.name] = _arm(study, arm, host, known or Known())
+            found[arm.name] = _arm(study, asked, arm, hosts.get(arm.name), known or Known())
         except UsageError as error:
             found[arm.name] = {"missing": error.message}
-        except Exception as error:  # a fault of the planner must not cost a night's measurement
-            found[arm.name] = {"missing": f"the planner failed: {type(error).__name__}: {error}"}
+        except Exception as error:
+            found[arm.name] = {"missing": _fault(error)}
     return found
 
 
-def _arm(study: Study, arm: ArmSettings, host: HostFacts | None, known: Known) -> dict[str, Any]:
-    simulated = asked_of(study, None)
-    if simulated.machine is not None:  # `engine: sim` names its own hardware
-        words, machine = f"the study's own: {simulated.machine.title}", simulated.machine
+def _fault(error: Exception) -> str:
+    """A fault of the planner must not cost a night's measurement: it is written down in its place."""
+    return f"the planner failed: {type(error).__name__}: {error}"
+
+
+def _arm(
+    study: Study, asked: Asked, arm: ArmSettings, host: HostFacts | None, known: Known
+) -> dict[str, Any]:
+    if asked.machine is not None:  # `engine: sim` names its own hardware
+        words, machine = f"the study's own: {asked.machine.title}", asked.machine
     elif host is None:
         words, machine = "the machine under this server is not known", None
     else:
         seen = recognise(host, arm.settings.nodes or 1)
         words, machine = seen.words, seen.machine
-    asked = replace(simulated, machine=machine)
-    asked, basis = _calibrated(asked, study, arm, known)
+    asked, basis = _calibrated(replace(asked, machine=machine), study, arm, known)
     plan = next(one for one in make_plan(asked).arms if one.name == arm.name)
     if plan.refused:
         return {"missing": plan.refused, "hardware": words}

@@ -11,6 +11,9 @@ from kvantage.planner.foretell import foretell
 from kvantage.planner.history import read_history
 from kvantage.runner.prepared import Prepared
 
+WITHIN_S = 30.0
+"""A prediction takes well below a second, unless a config has to come over a network."""
+
 
 async def write_predictions(prepared: Prepared, ledger: Ledger) -> None:
     """Keep a prediction of every arm. Where an arm has one already, that one counts."""
@@ -26,7 +29,14 @@ async def write_predictions(prepared: Prepared, ledger: Ledger) -> None:
     first = next(iter(hosts.values()), None)
     machine = key_of(first) if first else None
     known = await asyncio.to_thread(read_history, machine) if machine else None
-    told = await asyncio.to_thread(foretell, study, hosts, known)
+    try:
+        async with asyncio.timeout(WITHIN_S):
+            told = await asyncio.to_thread(foretell, study, hosts, known)
+    except TimeoutError:
+        told = {
+            arm.name: {"missing": f"the model's config was not there within {WITHIN_S:g} s"}
+            for arm in study.every_arm()
+        }
     before = known.errors(study.engine.name) if known else {}
     for arm in prepared.arms:
         settings = arm.settings
