@@ -52,7 +52,7 @@ class Process:
     def exit_code(self) -> int | None:
         return None
 
-    def log_lines(self) -> list[str]:
+    def log_lines(self, start: int = 0) -> list[str]:
         return self.lines
 
     async def stop(self, grace_s: float = 20.0) -> int:

@@ -38,8 +38,12 @@ class ServerProcess(Protocol):
         """The exit status, negative for a signal, or None while it runs."""
         ...
 
-    def log_lines(self) -> list[str]:
-        """Everything that it has printed so far."""
+    def log_lines(self, start: int = 0) -> list[str]:
+        """What it has printed so far, from byte `start` of its log on; the last line may not be whole."""
+        ...
+
+    def log_size(self) -> int:
+        """Bytes of its log up to the end of the last whole line."""
         ...
 
     async def stop(self, grace_s: float = 20.0) -> int:

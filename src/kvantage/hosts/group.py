@@ -34,9 +34,13 @@ class GroupProcess:
         """The status of the machine whose process ended first, or None while all run."""
         return self._dead
 
-    def log_lines(self) -> list[str]:
-        """The first machine's log; with the end of another's, when that died."""
-        return self._members[0].log_lines()
+    def log_lines(self, start: int = 0) -> list[str]:
+        """The first machine's log from byte `start` on; with the end of another's, when that died."""
+        return self._members[0].log_lines(start)
+
+    def log_size(self) -> int:
+        """Bytes of the first machine's log up to the end of its last whole line."""
+        return self._members[0].log_size()
 
     async def stop(self, grace_s: float = 20.0) -> int:
         """End all of them; returns the first one's status, or that of the machine that died."""

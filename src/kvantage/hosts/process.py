@@ -11,6 +11,8 @@ from pathlib import Path
 
 import psutil
 
+from kvantage.hosts.logfile import lines_from, whole_bytes
+
 MARK = "KVANTAGE_BOOT"
 """Set in the environment of everything that comes of one boot, so that a stray can be told by it."""
 
@@ -40,12 +42,13 @@ class LocalProcess:
         """The exit status, negative for a signal, or None while it runs."""
         return self._guard.poll()
 
-    def log_lines(self) -> list[str]:
-        """Everything that it has printed so far; nothing when the log cannot be read."""
-        try:
-            return self._log_path.read_text(encoding="utf-8", errors="replace").split("\n")
-        except OSError:
-            return []
+    def log_lines(self, start: int = 0) -> list[str]:
+        """What it has printed so far, from byte `start` on; nothing when the log cannot be read."""
+        return lines_from(self._log_path, start)
+
+    def log_size(self) -> int:
+        """Bytes of its log up to the end of the last whole line."""
+        return whole_bytes(self._log_path)
 
     def descendants(self) -> list[int]:
         """Living processes of this boot, its guard left out, whatever session or parent they have now."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kvantage.hosts.follow import Followers
 from kvantage.hosts.local import LocalHost
+from kvantage.hosts.logfile import lines_from, whole_bytes
 from kvantage.hosts.process import LocalProcess
 
 STOP_COMMAND_S = 120.0
@@ -45,13 +46,15 @@ class ForeignProcess:
         """None: its end shows only in that it no longer answers."""
         return None
 
-    def log_lines(self) -> list[str]:
-        """Everything that came of its log so far."""
+    def log_lines(self, start: int = 0) -> list[str]:
+        """What came of its log so far, from byte `start` on."""
         self._followers.catch_up()
-        try:
-            return self._log_path.read_text(encoding="utf-8", errors="replace").split("\n")
-        except OSError:
-            return []
+        return lines_from(self._log_path, start)
+
+    def log_size(self) -> int:
+        """Bytes of its log up to the end of the last whole line."""
+        self._followers.catch_up()
+        return whole_bytes(self._log_path)
 
     async def stop(self, grace_s: float = 20.0) -> int:
         """Stop following. The server is left alone."""

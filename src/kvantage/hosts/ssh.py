@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvantage.core import ArmFailed, HostFacts, UsageError
 from kvantage.hosts import guard, remote
+from kvantage.hosts.logfile import lines_from, whole_bytes
 from kvantage.hosts.machine import processor
 from kvantage.hosts.process import MARK
 from kvantage.hosts.side import SideLoop
@@ -229,12 +230,13 @@ class SshProcess:
         """The exit status, negative for a signal, -1 for a lost connection; None while it runs."""
         return self._status
 
-    def log_lines(self) -> list[str]:
-        """Everything that it has printed so far."""
-        try:
-            return self._log_path.read_text(encoding="utf-8", errors="replace").split("\n")
-        except OSError:
-            return []
+    def log_lines(self, start: int = 0) -> list[str]:
+        """What it has printed so far, from byte `start` on."""
+        return lines_from(self._log_path, start)
+
+    def log_size(self) -> int:
+        """Bytes of its log up to the end of the last whole line."""
+        return whole_bytes(self._log_path)
 
     async def stop(self, grace_s: float = 20.0) -> int:
         """TERM to all of it, KILL after `grace_s`; returns the exit status. Safe to call again."""

@@ -41,7 +41,7 @@ class Process:
     def exit_code(self) -> int | None:
         return self.status
 
-    def log_lines(self) -> list[str]:
+    def log_lines(self, start: int = 0) -> list[str]:
         return self.log_path.read_text().split("\n") if self.log_path.exists() else []
 
     async def stop(self, grace_s: float = 20.0) -> int:
