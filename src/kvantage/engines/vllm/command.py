@@ -6,15 +6,16 @@ import platform
 from typing import Any
 
 from kvantage.core import ArmSettings, HostFacts, Launch, ServerSettings, UsageError
+from kvantage.engines.simulated import OPTION
 from kvantage.engines.spelling import did_you_mean
-from kvantage.engines.vllm.build import Build, build_of
+from kvantage.engines.vllm.build import NEWEST, OLDEST, Build, build_of
 from kvantage.engines.vllm.checkpoint import Checkpoint, checkpoint, located
 from kvantage.engines.vllm.dtypes import dtype_name, kv_dtype_name
 from kvantage.engines.vllm.environment import environment
 from kvantage.engines.vllm.flags import OURS, Flags, meaning
 from kvantage.engines.vllm.speculation import speculative_config
 
-ENGINE_OPTIONS = frozenset({"python", "tool_call_parser", "version"})
+ENGINE_OPTIONS = frozenset({OPTION, "python", "tool_call_parser", "version"})
 
 _WORDS = {
     "tensor_parallel_size": "tensor-parallel-size",
@@ -160,7 +161,7 @@ def notes_on(arm: ArmSettings, build: Build, target: Checkpoint, host: HostFacts
         notes.append(
             "libiomp5.so is not in vLLM's environment: speculation on a processor is slower without it"
         )
-    if build.release != (0, 0) and not (0, 26) <= build.release <= (0, 33):
+    if build.release != (0, 0) and not OLDEST <= build.release <= NEWEST:
         notes.append(f"vLLM {build.version} is outside of what kvantage was proven with (0.26 to 0.33)")
     if not build.at_least(0, 32):
         notes.append(f"vLLM {build.version} does not count acceptance per request; its counters are used")
