@@ -55,10 +55,18 @@ def senders(workers: int | None = None, load: str | None = None) -> Senders:
     return Senders(needed=None if known is None else known.workers)
 
 
-def go_ahead() -> None:
+@contextlib.contextmanager
+def ahead() -> Iterator[None]:
     """Let this process, which does little and must be on time, run ahead of the server where that is allowed.
 
-    It takes a right that root has (or CAP_SYS_NICE). Servers are started at the usual priority all the same.
+    It takes a right that root has (or CAP_SYS_NICE). Servers are started at the usual priority all the same,
+    and afterwards the process is back where it was.
     """
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, min(AHEAD, os.getpriority(os.PRIO_PROCESS, 0)))
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    try:
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, min(AHEAD, usual))
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, usual)

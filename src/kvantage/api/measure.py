@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kvantage.api.run import Run
+from kvantage.cli.foresight import keep_errors
 from kvantage.core import ArmFailed, Observer, Silent
 from kvantage.hosts.local import LocalHost
 from kvantage.ledger import Ledger
@@ -16,7 +17,7 @@ from kvantage.report import write_reports
 from kvantage.runner import Outcome, Prepared, Selection, Stopping, prepare
 from kvantage.runner import run_study as run_prepared
 from kvantage.runner.seen import recognised
-from kvantage.session import calibrated, go_ahead, open_ledger, senders
+from kvantage.session import ahead, calibrated, open_ledger, senders
 from kvantage.study import Study, load_study
 
 
@@ -66,6 +67,7 @@ def run_study(
         raise outcome
     run = Run(folder)
     write_reports(run.findings, folder)
+    keep_errors(run.findings, folder)
     if outcome.failed and not outcome.measured and not outcome.kept:
         reasons = "; ".join(f"{arm}: {why}" for arm, why in outcome.failed.items())
         raise ArmFailed(f"no arm could be measured: {reasons}", where=str(folder))
@@ -85,12 +87,11 @@ def _measure(
         study = asyncio.run(recognised(study, chosen))
     prepared = prepare(study, LocalHost(), selection, interactive=False)
     ledger = open_ledger(folder, resume)
-    go_ahead()
 
     def say(text: str) -> None:
         observer.on("warning", text=text)
 
-    with ledger, calibrated(ledger, say):
+    with ledger, ahead(), calibrated(ledger, say):
         return asyncio.run(_go(prepared, ledger, observer, task))
 
 

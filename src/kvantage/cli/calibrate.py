@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kvantage.calibrate import FULL, QUICK, Calibration, Load, Row, calibrate, store
-from kvantage.session import go_ahead
+from kvantage.session import ahead
 
 
 @click.command()
@@ -28,7 +28,6 @@ def command(as_json: bool, quick: bool) -> None:
       kvantage calibrate
       kvantage calibrate --quick --json
     """
-    go_ahead()
     loads = QUICK if quick else FULL
     said = Console(stderr=True)
 
@@ -39,7 +38,8 @@ def command(as_json: bool, quick: bool) -> None:
                 highlight=False,
             )
 
-    calibration = asyncio.run(calibrate(loads, on_row=on_row))
+    with ahead():
+        calibration = asyncio.run(calibrate(loads, on_row=on_row))
     path = store(calibration)
     if as_json:
         json.dump(calibration.to_json(), sys.stdout, indent=1)

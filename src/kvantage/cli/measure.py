@@ -22,7 +22,7 @@ from kvantage.client import Senders
 from kvantage.core import ExitCode, LedgerError
 from kvantage.ledger import whole_chains
 from kvantage.runner import Outcome, Prepared, Stopping, run_study
-from kvantage.session import calibrated, go_ahead, open_ledger, senders
+from kvantage.session import ahead, calibrated, open_ledger, senders
 
 
 def measure(
@@ -38,11 +38,10 @@ def measure(
             return await run_study(prepared, ledger, feed, stop, who)
 
     ledger = open_ledger(folder, resume)
-    go_ahead()
     title = f"kvantage: {prepared.study.name}"
     outcome: Outcome | None = None
     feed = Feed(view(title, folder, plain), folder, title)
-    with ledger, calibrated(ledger, click.echo), feed:
+    with ledger, ahead(), calibrated(ledger, click.echo), feed:
         try:
             outcome = asyncio.run(_until_told(work, feed))
         except (asyncio.CancelledError, KeyboardInterrupt):
