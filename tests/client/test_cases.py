@@ -16,16 +16,25 @@ CASES: dict[str, dict[str, Any]] = {
     case["id"]: case
     for case in map(json.loads, (Path(__file__).parents[1] / "data" / "cases.jsonl").read_text().splitlines())
 }
-STREAMS = [
-    name for name, case in CASES.items() if case["kind"] == "sse" and not isinstance(case["input"], dict)
-]
+STREAMS = [name for name, case in CASES.items() if case["kind"].partition(".")[0] == "sse"]
 
 
 def body_of(case: dict[str, Any]) -> bytes:
     """The case's stream; a list is of events, each ended by a blank line."""
     given = case["input"]
+    if isinstance(given, dict):
+        return bytes.fromhex("".join(given["hex_chunks"])) if "hex_chunks" in given else thought_only(given)
     text = given if isinstance(given, str) else "".join(f"{event}\n\n" for event in given)
     return text.encode()
+
+
+def thought_only(given: dict[str, Any]) -> bytes:
+    """A stream of reasoning alone, as the case tells of it."""
+    deltas = [{"reasoning_content": "hm, " * (given["reasoning_chars"] // 40)} for _ in range(10)]
+    chunks = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": given["finish_reason"]}]})
+    body = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+    return body.encode()
 
 
 def check(case: dict[str, Any], reading: StreamReading) -> None:
@@ -50,6 +59,9 @@ def check(case: dict[str, Any], reading: StreamReading) -> None:
     }
     for name in seen.keys() & expected.keys() - {"events"}:
         assert seen[name] == expected[name], name
+    if expected.get("answer_empty"):
+        assert reading.content == ""
+        assert len(reading.reasoning) == case["input"]["reasoning_chars"]
     if failed:
         assert reading.error is not None
         assert "EngineCore encountered an issue" in reading.error
@@ -137,11 +149,8 @@ async def test_a_ping_is_no_first_token() -> None:
 
 async def test_thinking_that_ate_the_budget_is_an_ok_request_with_an_empty_answer() -> None:
     given = CASES["sse-thinking-ate-budget"]["input"]
-    deltas = [{"reasoning_content": "hm, " * 65} for _ in range(10)]
-    chunks = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
-    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": given["finish_reason"]}]})
-    body = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
-    async with Canned(streamed(body.encode())) as server, Client() as client:
+    body = thought_only(given)
+    async with Canned(streamed(body)) as server, Client() as client:
         reading = read_exchange(await client.stream(ChatRequest(server.url, {})))
     assert reading.status == "ok"
     assert reading.content == ""
