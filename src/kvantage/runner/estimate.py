@@ -42,8 +42,10 @@ SMALL_BYTES = 2 * 2**30
 
 
 def assume(model: str) -> Assumption:
-    """By the weights of a local folder: under 2 GiB, any machine that can serve it does so fast."""
-    weights = [file.stat().st_size for file in Path(model).glob("*.safetensors")]
+    """By the weights of a local folder or file: under 2 GiB, any machine that can serve it does so fast."""
+    place = Path(model)
+    files = [place] if place.is_file() else [*place.glob("*.safetensors"), *place.glob("*.gguf")]
+    weights = [file.stat().st_size for file in files]
     return SMALL if weights and sum(weights) < SMALL_BYTES else LARGE
 
 

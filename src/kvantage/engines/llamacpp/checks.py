@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from kvantage.core import ArmSettings, HostFacts, UsageError
-from kvantage.engines.llamacpp.command import command, server_of
+from kvantage.engines.llamacpp.command import command, gguf_in, server_of
 from kvantage.engines.simulated import INSTEAD, allowed
 
 SYNTHETIC = ("spec-synth-len", "spec-synth-rates")
@@ -27,7 +27,7 @@ def problems(arm: ArmSettings, host: HostFacts) -> list[str]:
             " engine_options: {server: PATH})"
         )
     draft = arm.speculation.draft
-    if draft is not None and arm.speculation.method != "ngram" and not Path(draft).expanduser().is_file():
+    if draft is not None and not Path(gguf_in(draft, "speculation.draft")).is_file():
         found.append(f"speculation.draft: there is no file {draft}; llama.cpp would serve without a drafter")
     return found + synthetic_problems(arm)
 

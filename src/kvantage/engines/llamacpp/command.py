@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import sysconfig
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -89,9 +90,16 @@ _IDLE = {"dtype": "a GGUF file has its own types", "eager": "there is nothing to
 """Words that say nothing to llama.cpp, and do no harm."""
 
 
+def found_server() -> str | None:
+    """A llama-server of this machine: on the PATH, or beside this Python, where the wheel puts it."""
+    here = sysconfig.get_path("scripts")
+    places = (path for name in PROGRAMS for path in (shutil.which(name), shutil.which(name, path=here)))
+    return next((path for path in places if path), None)
+
+
 def server_of(arm: ArmSettings) -> tuple[str, ...]:
     """The program: `engine_options.server` (a path, or a command with words before the flags)."""
-    told: Any = arm.engine_options.get("server") or next(filter(shutil.which, PROGRAMS), PROGRAMS[0])
+    told: Any = arm.engine_options.get("server") or [found_server() or PROGRAMS[0]]
     words = shlex.split(told) if isinstance(told, str) else list(told) if isinstance(told, Sequence) else []
     if not words or not all(isinstance(word, str) for word in words):
         raise UsageError("engine option `server` is no program", hint="a path, or a list of words")
@@ -127,19 +135,26 @@ def command(arm: ArmSettings, host: HostFacts, port: int) -> Launch:
 
 def add_model(words: Words, arm: ArmSettings) -> Path | None:
     """A GGUF file, the only one of a folder, or a hub's `owner/name[:quantisation]` (None is returned)."""
-    path = Path(arm.model).expanduser()
-    if path.is_dir():
-        files = sorted(path.glob("*.gguf"))
-        if len(files) != 1:
-            raise UsageError(
-                f"model: {arm.model} holds {len(files)} GGUF files", hint="name the file that is to be served"
-            )
-        path = files[0]
+    path = Path(gguf_in(arm.model, "model"))
     if path.suffix == ".gguf" or path.is_file():
         words.add("--model", str(path), by="model")
         return path
     words.add("--hf-repo", arm.model, by="model")
     return None
+
+
+def gguf_in(place: str, what: str) -> str:
+    """The only GGUF file of a folder; anything else is returned as it is.
+
+    Raises UsageError for a folder with none or several.
+    """
+    path = Path(place).expanduser()
+    if not path.is_dir():
+        return str(path) if path.exists() else place
+    files = sorted(path.glob("*.gguf"))
+    if len(files) != 1:
+        raise UsageError(f"{what}: {place} holds {len(files)} GGUF files", hint="name the file that is meant")
+    return str(files[0])
 
 
 def add_settings(
@@ -233,7 +248,8 @@ def add_speculation(words: Words, speculation: Speculation, able: Abilities) -> 
         add_ngram(words, kind, speculation.drafts or 1, options, by)
     else:
         if speculation.draft is not None:
-            words.add("--spec-draft-model", speculation.draft, by="speculation.draft")
+            draft = gguf_in(speculation.draft, "speculation.draft")
+            words.add("--spec-draft-model", draft, by="speculation.draft")
         words.add("--spec-draft-n-max", speculation.drafts, by=by)
         words.add("--spec-draft-n-min", options.pop("n-min", 0), by=by)
         words.add("--spec-draft-p-min", options.pop("p-min", 0), by=by)

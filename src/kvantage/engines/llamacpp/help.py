@@ -14,7 +14,7 @@ _FLAG = re.compile(r"--?[a-zA-Z][a-zA-Z0-9-]*")
 _ENTRY = re.compile(r"^((?:--?[a-zA-Z][a-zA-Z0-9-]*(?:, *)?)+)(.*)$")
 _TYPES = re.compile(r"^--spec-type ([a-z0-9,-]+)", re.MULTILINE)
 _REMOVED = "the argument has been removed"
-_BUILD = re.compile(r"version: (\d+) \((\w+)\)")
+_BUILD = re.compile(r"version: (?:\S+ \(build )?(\d+)(?: \(|, commit )(\w+)\)")
 
 
 @dataclass(frozen=True, slots=True)
