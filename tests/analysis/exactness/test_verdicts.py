@@ -174,5 +174,21 @@ def test_the_order_of_classes() -> None:
     assert not at_worst("void", "differs")
 
 
+def test_a_control_that_drafts_is_none() -> None:
+    data = Toy(ties=0).ask("none", 2).ask("arm", 2).data()
+    drafting = tuple(replace(each, drafted=12.0) for each in data.answers)
+    assert judged(replace(data, answers=drafting))[1].words == "void: no control: the control drafts"
+
+
+def test_an_arm_that_drafts_undeclared_is_taken_for_what_it_does() -> None:
+    data = Toy(ties=0).ask("none", 2).ask("arm", 2).data()
+    undeclared = replace(ASKED, speculates={})
+    assert judged(data, undeclared)[1].cls == "bit-identical"
+    dead = changed(data, accepted=0.0)
+    assert judged(dead, undeclared)[1].words.startswith("void: dead drafter")
+    quiet = changed(data, drafted=None, accepted=None, steps=None)
+    assert judged(quiet, undeclared)[1].cls == "bit-identical"  # no speculation: another configuration
+
+
 def test_nobody_asked_is_no_finding() -> None:
     assert judge(ExactnessData(), ASKED) is None

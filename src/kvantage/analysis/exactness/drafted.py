@@ -13,7 +13,8 @@ from kvantage.core import Answer, Spoken
 class Drafting:
     """What the drafter came to over an arm's answers. `length` is the acceptance length incl. bonus.
 
-    `fault` says why a comparison with it proves nothing; None where it drafted, or was not meant to.
+    `fault` says why a comparison with it proves nothing; None where it drafted, or was not meant to. One that
+    was not declared to draft and does is taken for what it does.
     """
 
     speculates: bool
@@ -46,8 +47,8 @@ def _counts(
 
 
 def _fault(speculates: bool, drafted: float | None, steps: float | None, length: float | None) -> str | None:
-    if not speculates:
-        return "speculation is off, yet drafts were counted" if drafted or (length or 1) > 1 else None
+    if not (speculates or drafted or steps):
+        return None
     if drafted == 0 or steps == 0:
         return "speculation is on, and no draft was counted: the drafts did not move"
     if length is None:

@@ -334,6 +334,8 @@ class _Judging:
             return self.asked.simulated
         if not theirs:
             return "no control: the control did not answer"
+        if sum(each.drafted or 0 for each in theirs):
+            return "no control: the control drafts"
         if not both:
             failed = [each for each in (*mine, *theirs) if not each.ok]
             if failed:
