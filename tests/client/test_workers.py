@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from array import array
+from unittest import mock
 
 import pytest
 
-from kvantage.client import ChatRequest, LoadWorkers, read_exchange
+from kvantage.client import ChatRequest, Exchange, LoadWorkers, Senders, read_exchange, watching
+from kvantage.client.client import Client
 from kvantage.core import KvantageError, UsageError
 from kvantage.golden import GoldenServer, Options, Script
 
@@ -80,3 +83,59 @@ async def test_cancelling_ends_the_workers() -> None:
 def test_there_is_at_least_one() -> None:
     with pytest.raises(UsageError, match="at least 1"):
         LoadWorkers(0)
+
+
+def streamed(chunks_per_s: float) -> Exchange:
+    times = array("q", [round(place * 1e9 / chunks_per_s) for place in range(11)])
+    return Exchange(0, 0, 0, times[-1], body=b"x" * 11, read_ns=times, read_ends=array("q", range(1, 12)))
+
+
+def test_as_few_processes_send_as_are_exact() -> None:
+    asked: list[tuple[int, float]] = []
+
+    def needed(streams: int, chunks_per_s: float) -> int:
+        asked.append((streams, chunks_per_s))
+        return round(chunks_per_s / 20_000) or 1
+
+    with mock.patch("kvantage.client.load.processors", return_value=4):
+        senders = Senders(needed=needed)
+        assert [senders.workers(streams) for streams in (1, 64, 400, 4000)] == [1, 1, 2, 4]
+        assert asked[:2] == [(1, 100.0), (64, 6400.0)], "100 chunks a second, before any stream was seen"
+        senders.saw([streamed(50), streamed(50), Exchange(0, 0, 0, 0, error="cut")])
+        assert senders.workers(400) == 1
+        senders.saw([streamed(250)])
+        senders.saw([streamed(10)])
+        assert senders.workers(400) == 4, "the fastest that was seen counts, and there are 4 processors"
+    assert Senders().workers(100_000) == 1
+    assert [Senders(3).workers(streams) for streams in (1, 2, 64)] == [1, 2, 3]
+    with pytest.raises(UsageError, match="at least 1"):
+        Senders(0)
+
+
+async def test_workers_are_kept_from_cell_to_cell_and_started_again_when_they_are_gone() -> None:
+    async with (
+        GoldenServer(Script(Options(ttft_ms=5, step_ms=2, tokens=4))) as server,
+        Client() as client,
+        Senders(2) as senders,
+    ):
+        assert await senders.crew(1) is None
+        crew = await senders.crew(4)
+        assert isinstance(crew, LoadWorkers)
+        with watching(client, crew) as watch:
+            assert crew.in_flight == 0
+            assert all(each.ok for each in await crew.run_wave(requests(server, 4)))
+        assert watch.lag_p99_ns is not None
+        assert watch.cpu_s > 0
+        assert watch.notes == ("sent by 2 load workers",)
+        assert await senders.crew(9) is crew
+        crew.processes[0].kill()
+        with pytest.raises(KvantageError, match="ended while it was at work"):
+            await crew.run_wave(requests(server, 4))
+        again = await senders.crew(4)
+        assert again is not None
+        assert again is not crew
+        assert all(each.ok for each in await again.run_closed(requests(server, 4), 2))
+        with watching(client, None) as own:
+            await asyncio.sleep(0.05)
+        assert own.lag_p99_ns is not None
+        assert own.notes == ()
