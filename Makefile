@@ -46,6 +46,7 @@ lint: dev
 	$(BIN)/lint-imports
 
 test: dev engine lint
+	scripts/install-chromium
 	$(BIN)/pytest -m "not proof"
 
 proof: dev engine

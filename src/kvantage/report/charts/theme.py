@@ -55,10 +55,12 @@ def stage_colour(place: int) -> str:
 
 
 def colour_places(control: str, arms: Sequence[str]) -> dict[str, int]:
-    """Each arm's place in the palette, the control's 0. A study with more arms than colours repeats them."""
+    """Each arm's place in the palette, the control's 0. With more arms than colours those of the others
+    come again, and never the control's.
+    """
     others = [arm for arm in arms if arm != control]
-    places = {arm: place % len(ARMS["light"]) for place, arm in enumerate(others, 1)}
-    return {control: 0, **places}
+    most = len(ARMS["light"]) - 1
+    return {control: 0, **{arm: 1 + place % most for place, arm in enumerate(others)}}
 
 
 def css_variables(theme: Theme) -> str:

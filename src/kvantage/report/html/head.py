@@ -154,12 +154,14 @@ def _certainty(findings: Findings) -> tuple[str, str]:
     if verdict.runner_up is None or margin.value is None:
         return "no rival", margin.missing or "no other arm can win"
     rests = margin.note or "no interval"
-    told = f"{span(margin)} over {verdict.runner_up}; {rests}" if margin.low is not None else rests
+    times = wording.times(margin.value)
+    told = f"{times} {verdict.runner_up}"
+    told += f", {span(margin)}; {rests}" if margin.low is not None else f"; {rests}"
     if verdict.status == "tie":
         return f"not told apart from {wording.listed(list(verdict.tied))}", told
     if verdict.status == "undecided":
-        return f"{wording.times(margin.value)} {verdict.runner_up}, no interval", rests
-    return f"{wording.times(margin.value)} {verdict.runner_up}, the runner-up", told
+        return f"not certain that it beats {verdict.runner_up}", told
+    return f"told apart from {verdict.runner_up}, the runner-up", told
 
 
 def span(reading: Reading) -> str:

@@ -47,6 +47,8 @@
         { ...spec, data: { values: rows } },
         { mode: "vega-lite", renderer: "svg", ast: true, actions: false, defaultStyle: false, tooltip },
       );
+      // The place has the words for it; the marks of the drawing have none of their own.
+      plot.querySelector("svg").setAttribute("aria-hidden", "true");
       figure.dataset.state = "drawn";
     } catch (error) {
       figure.dataset.state = "failed";

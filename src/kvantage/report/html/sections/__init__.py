@@ -13,6 +13,7 @@ from kvantage.report.blocks import Section
 from kvantage.report.html.sections import (
     acceptance,
     answers,
+    clocks,
     configuration,
     exactness,
     first_tokens,
@@ -41,6 +42,7 @@ SECTIONS: tuple[Callable[[Findings], Section | None], ...] = (
     answers.section,
     exactness.section,
     configuration.section,
+    clocks.section,
     foretold.section,
     void.section,
     method.section,

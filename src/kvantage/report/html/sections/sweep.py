@@ -72,18 +72,20 @@ def _aggregate(findings: Findings, sweeps: list[Sweep]) -> Figure | None:
     shown = [str(row["arm"]) for row in rows]
     y = alt.Y("aggregate:Q", title="aggregate (tok/s)", axis=alt.Axis(grid=True, tickCount=5))
     base = alt.Chart().encode(x=_concurrency(), y=y, color=arms.colour(findings, shown), detail="boot:N")
-    steady, queue = "datum.measured == 'steady'", "datum.measured == 'queue'"
-    shape = arms.shape(findings, shown)
-    chart = alt.layer(
-        base.mark_line(strokeWidth=1.5, strokeDash=[3, 4], opacity=0.6),
-        base.transform_filter(steady).mark_line(strokeWidth=2),
-        base.transform_filter(steady)
-        .mark_point(filled=True, size=55, opacity=1)
-        .encode(shape=shape, tooltip=tips(rows, UNITS)),
-        base.transform_filter(queue)
-        .mark_point(filled=True, fill="var(--ground)", size=55, strokeWidth=1.8, opacity=1)
-        .encode(shape=shape, stroke=arms.colour(findings, shown), tooltip=tips(rows, UNITS)),
-    ).properties(width="container", height=240)
+    shape, hover = arms.shape(findings, shown), tips(rows, UNITS)
+    steady = base.transform_filter("datum.measured == 'steady'")
+    hollow = base.transform_filter("datum.measured == 'queue'").mark_point(
+        filled=True, fill="var(--ground)", size=55, strokeWidth=1.8, opacity=1
+    )
+    kinds = {row["measured"] for row in rows}
+    marks = [base.mark_line(strokeWidth=1.5, strokeDash=[3, 4], opacity=0.6)]
+    if "steady" in kinds:
+        marks.append(steady.mark_line(strokeWidth=2))
+        points = steady.mark_point(filled=True, size=55, opacity=1)
+        marks.append(points.encode(shape=shape, tooltip=hover))
+    if "queue" in kinds:
+        marks.append(hollow.encode(shape=shape, stroke=arms.colour(findings, shown), tooltip=hover))
+    chart = alt.layer(*marks).properties(width="container", height=240)
     sound = [row for row in rows if row["measured"] == "steady"] or rows
     top = max(sound, key=lambda row: float(row["aggregate"] or 0))
     work = sweeps[0].workload
