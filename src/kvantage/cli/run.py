@@ -35,6 +35,7 @@ def names(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str
     help="Processes that send. [default: as few as are exact, by `kvantage calibrate`]",
 )  # fmt: skip
 @click.option("--load", metavar="ray://...", help="Send from a Ray cluster: ray://HOST:10001, auto or local.")
+@click.option("--allow-simulated", is_flag=True, help="Measure made-up acceptance, and mark all of it.")
 @click.option("--plain", is_flag=True, help="Plain lines instead of a live view.")
 def command(
     study: Path,
@@ -45,6 +46,7 @@ def command(
     phases: tuple[str, ...] | None,
     load_workers: int | None,
     load: str | None,
+    allow_simulated: bool,
     plain: bool,
 ) -> int:
     """Run a study: start each arm's server, give all the same work, report.
@@ -58,6 +60,8 @@ def command(
       kvantage run study.yaml --resume --arms none,mtp
     """
     asked = load_study(study)
+    if allow_simulated:
+        asked = asked.allowing_simulated()
     host = LocalHost()
     if asked.attach:
         asked = asyncio.run(recognised(asked, asked.attach if arms is None else {*arms, asked.control_arm}))

@@ -8,6 +8,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+ALLOW_SIMULATED = "allow_simulated"
+"""The engine option under which acceptance that is made up is measured and marked. It changes nothing of what
+an arm is.
+"""
+
 Method = Literal["none", "ngram", "draft_model", "eagle3", "mtp", "dflash"]
 
 
@@ -96,6 +101,7 @@ class ArmSettings:
         """
         plain = asdict(self)
         del plain["name"], plain["contents"]
+        plain["engine_options"].pop(ALLOW_SIMULATED, None)
         if "model" in self.contents:
             plain["model"] = self.contents["model"]
         if "draft" in self.contents:

@@ -40,7 +40,8 @@ class Launch:
 class Server:
     """A running server of one arm. `process` is None where nothing of it can be watched.
 
-    `headers` go with every measured request; they may hold a key, and are kept nowhere.
+    `headers` go with every measured request; they may hold a key, and are kept nowhere. One that `remembers`
+    was not started for this boot: its cache may hold what an earlier session sent.
     """
 
     arm: ArmSettings
@@ -49,6 +50,7 @@ class Server:
     launch: Launch | None = None
     process: ServerProcess | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    remembers: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ class Facts:
 
     `resolved` holds the engine's resolved settings as it reports them; `prefix_caching` is None where
     it is not told. `speculation` is the drafter as resolved, empty when nothing drafts, with
-    `simulated: True` where acceptance is drawn by chance or lossy.
+    `simulated` where acceptance is drawn by chance or lossy: by what.
     """
 
     engine: str

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvantage.core import ArmSettings
+from kvantage.core.arm import ALLOW_SIMULATED as OPTION
 
-OPTION = "allow_simulated"
-"""The engine option that allows it."""
+__all__ = ["INSTEAD", "OPTION", "allowed", "mark", "refusal"]
 
-INSTEAD = f"`{OPTION}: true` in the study's `engine` marks every figure instead"
+INSTEAD = f"--allow-simulated, or `{OPTION}: true` in the study's `engine`, marks every figure instead"
 
 
 def allowed(arm: ArmSettings | None) -> bool:
@@ -22,3 +22,12 @@ def mark(arm: ArmSettings | None, speculation: Mapping[str, Any]) -> dict[str, s
     """For `Facts.resolved`: the words of the mark, where simulation was asked for and takes place."""
     words = speculation.get("simulated")
     return {"simulated": f"simulated or lossy acceptance: {words}"} if words and allowed(arm) else {}
+
+
+def refusal(arm: ArmSettings, speculation: Mapping[str, Any]) -> str | None:
+    """Why a server that resolved made-up acceptance is not measured; None where it may be."""
+    words = speculation.get("simulated")
+    if not words or allowed(arm):
+        return None
+    told = "" if words is True else f" ({words})"
+    return f"its acceptance is simulated or lossy{told}: no figure of it would be measured ({INSTEAD})"

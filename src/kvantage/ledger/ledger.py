@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import math
 import os
@@ -63,6 +64,8 @@ class Chain:
     name: str
     attempt: int
     boot: Boot
+    work: str = ""
+    """The fingerprint of what it measures."""
 
 
 class Ledger:
@@ -294,7 +297,7 @@ class Ledger:
             return int(cursor.lastrowid or 0), attempt
 
         chain_id, attempt = self._writer.do(work)
-        return Chain(chain_id, name, attempt, boot)
+        return Chain(chain_id, name, attempt, boot, phase_fingerprint)
 
     def chain_complete(self, chain: Chain) -> None:
         """It was measured whole; it is not run again."""
@@ -309,6 +312,14 @@ class Ledger:
                 "UPDATE chains SET status = 'broken', reason = ? WHERE id = ?", (reason, chain.id)
             )
         )
+
+    def mark(self, *parts: object) -> str:
+        """Six letters and digits that are this study's own: of when it was first begun, and `parts`."""
+        began = self._writer.do(
+            lambda db: db.execute("SELECT coalesce(min(loaded_at), '') FROM studies").fetchone()[0]
+        )
+        text = "|".join(map(str, (began, *parts)))
+        return hashlib.sha256(text.encode()).hexdigest()[:6]
 
     # what is measured
 

@@ -10,6 +10,7 @@ from typing import Final, Literal
 from kvantage.core import StudyError
 from kvantage.phases.bench import Ask, Bench
 from kvantage.phases.chain import ChainPlan, Load
+from kvantage.phases.mark import behind
 from kvantage.study import Study
 from kvantage.study.paths import locate
 from kvantage.study.phases import BUILTIN
@@ -99,11 +100,7 @@ def _again(prompt: Prompt, times: int) -> Prompt:
 
 def marked(prompt: Prompt, mark: str) -> Prompt:
     """The prompt behind a mark that makes it another text from its first token on."""
-    first, *rest = prompt.messages
-    text, content = f"[{mark}] ", first.get("content") or ""
-    made = [{"type": "text", "text": text}, *content] if isinstance(content, list) else f"{text}{content}"
-    first = {**first, "content": made}
-    return Prompt(f"{prompt.id}#{mark}", [first, *rest], prompt.expected)
+    return Prompt(f"{prompt.id}#{mark}", behind(prompt.messages, mark), prompt.expected)
 
 
 def prompts_of(study: Study, workload: str, phase: Literal["short", "sweep"] = NAME) -> list[Prompt]:

@@ -68,7 +68,7 @@ class Attached:
         name = model if model in names else names[0]
         commands = Commands(None, None, attached.logs, self._folder)
         process = follow(commands, log_path, self._host, from_start=True)
-        return Server(arm.settings, arm.url, name, arm.launch, process, arm.headers)
+        return Server(arm.settings, arm.url, name, arm.launch, process, arm.headers, remembers=True)
 
     async def close(self) -> None:
         return None

@@ -11,6 +11,7 @@ from typing import Any
 
 from kvantage.client import Client, Senders
 from kvantage.core import ArmFailed, Facts, Observer, ServerProcess
+from kvantage.engines.simulated import refusal
 from kvantage.hosts.provenance import provenance
 from kvantage.ledger import Boot, Ledger
 from kvantage.phases import Bench
@@ -71,6 +72,8 @@ async def booted(
             await engine.ready(server, study.ready_within_s - (time.monotonic() - began))
             ready_s = time.monotonic() - began
             facts = await engine.facts(server)
+            if why := refusal(settings, facts.speculation):
+                raise ArmFailed(why)
         except ArmFailed as error:
             error.where = error.where or where
             error.hint = error.hint or f"its log: {log_path}"

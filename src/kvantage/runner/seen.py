@@ -16,7 +16,8 @@ from kvantage.engines import engine_named
 from kvantage.engines.http import ask
 from kvantage.engines.openai.attached import Attached, look_at
 from kvantage.engines.openai.facts import facts
-from kvantage.study import Arm, Attach, Drafter, EngineChoice, Study
+from kvantage.engines.simulated import refusal
+from kvantage.study import Arm, Attach, Drafter, Study
 from kvantage.study.study import ATTACHED
 
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -160,13 +161,15 @@ async def recognised(study: Study, names: Collection[str] | None = None) -> Stud
             continue
         seen = await see(attached.url, attached.key_env)
         if engine.name == ATTACHED and seen.told.engine:
-            engine = EngineChoice(name=seen.told.engine)
+            engine = engine.model_copy(update={"name": seen.told.engine})
         elif seen.told.engine not in (None, engine.name):
             raise UsageError(
                 f"{attached.url} is {seen.told.engine}, and the study's engine is {engine.name}",
                 where=study.where("attach", name),
                 hint="write `engine: openai` where it is all the same, or name the right address",
             )
+        if why := refusal(study.arm_settings(name), seen.facts.speculation):
+            raise UsageError(f"{attached.url}: {why}", where=study.where("attach", name))
         arms[name] = _as_seen(study, name, seen)
         attach[name] = Attach(**{**dict(attached), "served": seen.digest()})
     return study.model_copy(update={"arms": arms, "attach": attach, "engine": engine})

@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from kvantage.core import ArmSettings, Samplers, ServerSettings, StudyError, UsageError
+from kvantage.core.arm import ALLOW_SIMULATED
 from kvantage.study.arm import Arm
 from kvantage.study.content import folder_digest
 from kvantage.study.design import Order, Until
@@ -239,8 +240,14 @@ class Study(Section):
         if attached is None:
             return self.engine.name, _located(self.engine.options)
         options = {"url": attached.url, "key_env": attached.key_env, "served": attached.served}
+        options[ALLOW_SIMULATED] = self.engine.options.get(ALLOW_SIMULATED)
         options["behind"] = self.engine.name if self.engine.name != ATTACHED else None
         return ATTACHED, {option: value for option, value in options.items() if value is not None}
+
+    def allowing_simulated(self) -> Self:
+        """The same study, in which acceptance that is made up is measured, and every figure marked."""
+        options = {**self.engine.options, ALLOW_SIMULATED: True}
+        return self.model_copy(update={"engine": self.engine.model_copy(update={"options": options})})
 
     def every_arm(self) -> tuple[ArmSettings, ...]:
         """`arm_settings` of each, in the order of the file."""

@@ -224,7 +224,7 @@ def test_prefix_caching_that_was_not_wanted_is_no_warning() -> None:
 def test_acceptance_that_is_not_the_drafters_own(method: str) -> None:
     info = {"vllm_config": {"speculative_config": {"method": "ngram", "rejection_sample_method": method}}}
     found = facts(Told(arm("ngram"), info=info))
-    assert found.speculation["simulated"] is True
+    assert found.speculation["simulated"] == f"rejection_sample_method={method}"
     assert method in found.warnings[0]
 
 

@@ -35,6 +35,7 @@ from kvantage.engines.recognise import engine_of_answer, engines_of_log, engines
 from kvantage.engines.sglang import Sglang
 from kvantage.engines.sglang import metrics as sglang_metrics
 from kvantage.engines.sglang import score as sglang_score
+from kvantage.engines.simulated import OPTION
 from kvantage.engines.spelling import did_you_mean
 from kvantage.engines.vllm import Vllm
 from kvantage.engines.vllm import metrics as vllm_metrics
@@ -42,7 +43,7 @@ from kvantage.engines.vllm import score as vllm_score
 from kvantage.engines.vllm.counters import delta
 from kvantage.engines.vllm.ready import said, tokens_of
 
-ENGINE_OPTIONS = frozenset({"behind", "key_env", "served", "url"})
+ENGINE_OPTIONS = frozenset({OPTION, "behind", "key_env", "served", "url"})
 _BEHIND: Mapping[str, Callable[[], Engine]] = {"llamacpp": Llamacpp, "sglang": Sglang, "vllm": Vllm}
 _SNAPSHOTS = {
     "llamacpp": llamacpp_metrics.snapshot,
@@ -122,7 +123,8 @@ class OpenAi:
             raise ArmFailed(f"{server.url} answers one request {what}", where=where)
 
     async def facts(self, server: Server) -> Facts:
-        return facts(server.arm, await look_at(server.url, key_of(server.arm)))
+        lines = server.process.log_lines() if server.process else ()
+        return facts(server.arm, await look_at(server.url, key_of(server.arm)), lines)
 
     async def counters(self, server: Server) -> Snapshot:
         """An unknown server's are empty; raises OSError where nothing answers at all."""

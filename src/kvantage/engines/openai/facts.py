@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kvantage.core import ArmSettings, Facts
 from kvantage.engines.llamacpp import facts as llamacpp
+from kvantage.engines.llamacpp.scan import scan
 from kvantage.engines.openai.attached import Attached
 from kvantage.engines.sglang import facts as sglang
+from kvantage.engines.sglang.boot import read_boot
+from kvantage.engines.sglang.lines import logical_lines
 from kvantage.engines.vllm import facts as vllm
+from kvantage.engines.vllm.boot import boot_log
 from kvantage.engines.vllm.metrics import cache_config
 
 
-def facts(arm: ArmSettings, seen: Attached) -> Facts:
-    """What it tells; the rest is missing, with the reason. What the arm is, is what the server says."""
-    found = _by_engine(arm, seen)
+def facts(arm: ArmSettings, seen: Attached, lines: Sequence[str] = ()) -> Facts:
+    """What it tells, and what the `lines` of its log do; the rest is missing, with the reason.
+
+    What the arm is, is what the server says.
+    """
+    found = _by_engine(arm, seen, lines)
     if found is None:
         return Facts(
             engine="openai",
@@ -32,12 +40,17 @@ def facts(arm: ArmSettings, seen: Attached) -> Facts:
     return replace(found, engine_version=found.engine_version or seen.version, warnings=tuple(warnings))
 
 
-def _by_engine(arm: ArmSettings, seen: Attached) -> Facts | None:
+def _by_engine(arm: ArmSettings, seen: Attached, lines: Sequence[str]) -> Facts | None:
     if seen.engine == "sglang":
-        return sglang.facts(sglang.Told(arm=arm, info=seen.info, metrics=seen.metrics))
+        return sglang.facts(
+            sglang.Told(arm=arm, info=seen.info, metrics=seen.metrics, boot=read_boot(logical_lines(lines)))
+        )
     if seen.engine == "llamacpp":
-        return llamacpp.facts(llamacpp.Told(arm=arm, props=seen.props, slots=seen.slots))
+        return llamacpp.facts(llamacpp.Told(arm=arm, props=seen.props, slots=seen.slots, log=scan(lines)))
     if seen.engine == "vllm":
         cache = cache_config(seen.metrics)
-        return vllm.facts(vllm.Told(arm=arm, cache=cache, info=seen.info or None, version=seen.version))
+        log = boot_log(lines)
+        return vllm.facts(
+            vllm.Told(arm=arm, log=log, cache=cache, info=seen.info or None, version=seen.version)
+        )
     return None

@@ -28,12 +28,14 @@ from kvantage.core import (
     UsageError,
 )
 from kvantage.engines.sglang import Sglang
+from kvantage.engines.simulated import OPTION
 from kvantage.engines.spelling import did_you_mean
 from kvantage.engines.vllm import Vllm
 
 LIKE: Mapping[str, type[Engine]] = {"sglang": Sglang, "vllm": Vllm}
 OPTIONS = frozenset(
     {
+        OPTION,
         "like",
         "hardware",
         "available_gib",

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from kvantage.core import ArmSettings, HostFacts, UsageError
+from kvantage.engines.simulated import INSTEAD, allowed
 from kvantage.engines.vllm.build import Build, build_of
 from kvantage.engines.vllm.checkpoint import Checkpoint, checkpoint, folder_problem
 from kvantage.engines.vllm.command import command
 from kvantage.engines.vllm.dtypes import dtype_name, is_fp8
+from kvantage.engines.vllm.flags import meaning
+from kvantage.engines.vllm.speculation import simulated_words
 
 CPU_PAGE_MULTIPLE = 32
 
@@ -26,6 +32,7 @@ def problems(arm: ArmSettings, host: HostFacts) -> list[str]:
     target, draft = checkpoint(arm.model), checkpoint(arm.speculation.draft)
     found += draft_problems(arm, target, draft)
     found += kv_problems(arm, build)
+    found += simulation_problems(arm)
     if build.cpu:
         found += cpu_problems(arm, target, host)
     return found
@@ -60,6 +67,31 @@ def draft_problems(arm: ArmSettings, target: Checkpoint, draft: Checkpoint) -> l
     return found
 
 
+def simulation_problems(arm: ArmSettings) -> list[str]:
+    """Acceptance that would be made up, or lossy; none where the study asks for it."""
+    words = None if allowed(arm) else simulated_words(given_config(arm))
+    return (
+        [
+            f"speculation: {words} makes acceptance up: no figure of this arm would be measured; leave it out"
+            f" ({INSTEAD})"
+        ]
+        if words
+        else []
+    )
+
+
+def given_config(arm: ArmSettings) -> dict[str, Any]:
+    """What an arm gives of `--speculative-config`, in its options or as a flag of its own."""
+    flags = [value for name, value in arm.flags.items() if meaning(name) == "speculative-config"]
+    own = flags[0] if flags else {}
+    if isinstance(own, str):
+        try:
+            own = json.loads(own)
+        except ValueError:
+            own = {}
+    return {**arm.speculation.options, **(own if isinstance(own, dict) else {})}
+
+
 def kv_problems(arm: ArmSettings, build: Build) -> list[str]:
     """An FP8 draft KV cache beside a target's that is not FP8 does not boot, or dies at the first request."""
     draft_kv, target_kv = (
@@ -89,7 +121,7 @@ def cpu_problems(arm: ArmSettings, target: Checkpoint, host: HostFacts) -> list[
         )
     if target.mla and is_fp8(arm.settings.kv_dtype):
         found.append("an FP8 KV cache does not work with latent attention (MLA) on a processor; use bfloat16")
-    if arm.speculation.options.get("rejection_sample_method") == "synthetic":
+    if allowed(arm) and arm.speculation.options.get("rejection_sample_method") == "synthetic":
         found.append("synthetic acceptance does not work on a processor; leave rejection_sample_method out")
     page = arm.settings.page_size
     if page is not None and page % CPU_PAGE_MULTIPLE and not (target.mla and not host.amx):

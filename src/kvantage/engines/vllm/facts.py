@@ -8,11 +8,12 @@ from typing import Any
 
 from kvantage.core import ArmSettings, Facts, Reading, Source
 from kvantage.engines.numbers import GIB
+from kvantage.engines.simulated import mark
 from kvantage.engines.vllm.boot import BootLog
 from kvantage.engines.vllm.checkpoint import checkpoint
 from kvantage.engines.vllm.geometry import draft_bytes, element_bytes, target_bytes
 from kvantage.engines.vllm.resolved import resolved, speculation_of
-from kvantage.engines.vllm.speculation import DROPS_A_BLOCK, LOSSY, is_simulated
+from kvantage.engines.vllm.speculation import DROPS_A_BLOCK, simulated_words
 
 DERIVED = (
     "derived by vLLM: concurrency at full context x context length, not blocks x block size; it changes with"
@@ -69,7 +70,7 @@ def facts(told: Told) -> Facts:
         engine="vllm",
         engine_version=told.version or told.log.version,
         readings=readings,
-        resolved=told.settings,
+        resolved={**told.settings, **mark(told.arm, speculation)},
         speculation=speculation,
         prefix_caching=caching,
         warnings=tuple(warnings(told, readings, speculation, caching)),
@@ -77,13 +78,13 @@ def facts(told: Told) -> Facts:
 
 
 def speculation_as_resolved(told: Told) -> dict[str, Any]:
-    """The drafter as the server has it, with `simulated: True` where acceptance is not real."""
+    """The drafter as the server has it; `simulated` says what makes acceptance up, where something does."""
     from_info = speculation_of(told.info)
     found = dict(from_info if from_info is not None else told.log.speculation or {})
     if "num_spec_tokens" in found:
         found["num_speculative_tokens"] = int(found.pop("num_spec_tokens"))
-    if is_simulated(found) or told.log.simulated:
-        found["simulated"] = True
+    if words := simulated_words(found) or told.log.simulated:
+        found["simulated"] = words
     return found
 
 
@@ -257,12 +258,10 @@ def warnings(
     found = []
     log = told.log
     if speculation.get("simulated"):
-        method = speculation.get("rejection_sample_method") or log.simulated or "synthetic"
         found.append(
-            f"simulated or lossy acceptance ({method}): acceptance and outputs are not the drafter's own"
+            f"simulated or lossy acceptance ({speculation['simulated']}): acceptance and outputs are not the"
+            " drafter's own"
         )
-    elif speculation.get("rejection_sample_method") in LOSSY:
-        found.append(f"lossy acceptance: {speculation['rejection_sample_method']}")
     if (
         told.arm.speculation.on
         and not speculation

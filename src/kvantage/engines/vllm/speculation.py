@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from kvantage.core import Speculation, UsageError
@@ -62,8 +63,11 @@ def speculative_config(speculation: Speculation) -> dict[str, Any] | None:
     return config
 
 
-def is_simulated(config: dict[str, Any]) -> bool:
-    """True where accepted drafts are drawn by chance in place of being verified."""
-    return config.get("rejection_sample_method") in LOSSY or any(
-        config.get(name) is not None for name in ("synthetic_acceptance_rates", "synthetic_acceptance_length")
-    )
+def simulated_words(config: Mapping[str, Any]) -> str | None:
+    """`name=value` under which drafts are accepted by chance or loosely, not verified; else None."""
+    names = ("rejection_sample_method", "synthetic_acceptance_rates", "synthetic_acceptance_length")
+    for name in names:
+        value = config.get(name)
+        if value in LOSSY if name == names[0] else value is not None:
+            return f"{name}={value}"
+    return None
