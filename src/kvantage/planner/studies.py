@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from kvantage.core import ArmSettings, UsageError
+from kvantage.core.arm import ALLOW_SIMULATED
 from kvantage.planner.checkpoint import read_checkpoint
 from kvantage.planner.drafts import Drafter, drafter_of
 from kvantage.planner.geometry import read_geometry
@@ -17,6 +18,22 @@ from kvantage.planner.work import Short, Work
 from kvantage.study import Study
 
 SIMULATED = "sim"
+OPTIONS = frozenset(
+    {
+        ALLOW_SIMULATED,
+        "like",
+        "hardware",
+        "available_gib",
+        "pools",
+        "measured",
+        "acceptance",
+        "prefill_tok_s",
+        "draft_window",
+        "draft_windowed_layers",
+        "speed",
+    }
+)
+"""Options of the simulated engine."""
 
 
 def asked_of(
@@ -92,20 +109,8 @@ class _Options:
     """The options of `engine: sim`, checked: an unknown one, or one that is no number, is a study error."""
 
     def __init__(self, options: Mapping[str, Any], study: Study) -> None:
-        known = {
-            "like",
-            "hardware",
-            "available_gib",
-            "pools",
-            "measured",
-            "acceptance",
-            "prefill_tok_s",
-            "draft_window",
-            "draft_windowed_layers",
-            "speed",
-        }
         for name in options:
-            if name not in known:
+            if name not in OPTIONS:
                 raise study.error(("engine", name), f"the simulated engine has no option `{name}`")
         self.options = options
         self.study = study
