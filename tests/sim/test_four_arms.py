@@ -120,6 +120,9 @@ def test_the_command_says_what_is_given_and_what_is_simulated(capsys: pytest.Cap
     assert "nothing of this was measured" in text
     assert "(given)" in text
     assert "Candidates, not findings" in text
+    waves = [line.split() for line in text.splitlines() if line.strip().startswith(("cold at", "repeat at"))]
+    assert len(waves) == 4 * 6
+    assert ["repeat", "at", "4", "dflash-bf16"] in [words[:4] for words in waves]
     assert run(["plan", str(STUDY), "--simulate", "--json"]) == 0
     page = json.loads(capsys.readouterr().out)["simulated"]
     assert page["source"] == "simulated"

@@ -8,7 +8,7 @@ from typing import Any
 from kvantage.core import Reading
 from kvantage.planner.work import Work
 from kvantage.sim.plan import DRAWS, Candidate, Played
-from kvantage.sim.replay import SimCell
+from kvantage.sim.replay import DOCUMENTS, SimCell
 
 
 def simulation_json(
@@ -116,6 +116,7 @@ def simulation_text(
             ]
             rows.append([arm.name, *speeds, f"{arm.wall_s / 3600:.2f}"])
     lines += ["", *_table(rows)]
+    lines += ["", *_table(_waves(played))]
     for arm in played:
         if arm.problem:
             lines.append(f"{arm.name} is not simulated: {arm.problem}")
@@ -149,6 +150,28 @@ def simulation_text(
     return "\n".join(lines)
 
 
+def _waves(played: Sequence[Played]) -> list[list[str]]:
+    """A wave of documents a row: how long it takes, waits, and what it finds in the cache."""
+    rows = [["wave", "arm", "wall s", "TTFT s", "queue s", "found whole", "put back"]]
+    for arm in played:
+        for cell in arm.cells:
+            if cell.workload != DOCUMENTS:
+                continue
+            whole = f"{cell.requests - cell.misses} of {cell.requests}" if cell.expected_tokens else "-"
+            rows.append(
+                [
+                    f"{cell.phase} at {cell.concurrency}",
+                    arm.name,
+                    f"{cell.wall_s:,.1f}",
+                    f"{cell.ttft_s:,.2f}",
+                    f"{cell.queued_s:,.2f}",
+                    whole,
+                    str(cell.retractions),
+                ]
+            )
+    return rows
+
+
 def _arm(arm: Played, lengths: Sequence[int]) -> dict[str, Any]:
     if arm.problem or not arm.pool_tokens:
         return {"missing": arm.problem or "no pool"}
@@ -170,6 +193,7 @@ def _cell(cell: SimCell) -> dict[str, Any]:
         "workload": cell.workload,
         "concurrency": cell.concurrency,
         "requests": cell.requests,
+        "wall_s": Reading.of(cell.wall_s, "s", "simulated").to_json(),
         "e2e_tok_s": cell.e2e_tok_s.to_json(),
         "acceptance_length": cell.acceptance_length.to_json(),
         "ttft_s": Reading.of(cell.ttft_s, "s", "simulated").to_json(),
