@@ -17,6 +17,7 @@ from kvantage.cli.foresight import keep_errors
 from kvantage.core import Reading
 from kvantage.planner import history
 from kvantage.report.foretold import brief_foresight, foresight_sentences, pools_foretold, speeds_foretold
+from kvantage.report.html import report_html
 from kvantage.report.html.sections import foretold as section
 from kvantage.report.json import report, report_schema
 from kvantage.report.markdown import report_markdown
@@ -114,6 +115,9 @@ def test_every_report_shows_it() -> None:
     shown = section.section(found)
     assert shown is not None
     assert any(block.kind == "figure" for block in shown.blocks)
+    page_text = report_html(found)
+    assert "Predicted, and measured" in page_text
+    assert "2 of 3 measured speeds lie in the range that was predicted" in page_text
 
 
 def test_a_study_of_which_nothing_was_told_says_so() -> None:
