@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from kvantage.sim.clock import FixedClock
 from kvantage.sim.drafting import Drafting
-from kvantage.sim.engine import Engine, Step
+from kvantage.sim.engine import Engine
 from kvantage.sim.pieces import join, text
 from kvantage.sim.request import Request
 from kvantage.sim.rules import Rules
+from kvantage.sim.step import Step
 
 CLOCK = FixedClock(step=0.1, each=0.0, token=0.001)
 

@@ -5,30 +5,14 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from kvantage.sim.blocks import BlockCache
 from kvantage.sim.clock import Clock
 from kvantage.sim.drafting import Drafting
 from kvantage.sim.request import Request
 from kvantage.sim.rules import Rules
+from kvantage.sim.step import Step
 from kvantage.sim.tree import Cache, TreeCache
-
-
-@dataclass(frozen=True)
-class Step:
-    """What one step did, for logs and counters."""
-
-    kind: str
-    started: float
-    seconds: float
-    new_tokens: int
-    cached_tokens: int
-    running: int
-    waiting: int
-    emitted: int
-    accepted: int
-    drafted: int
 
 
 class Engine:

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 
 from kvantage.golden.source import Page
 from kvantage.planner.plan import ArmPlan
-from kvantage.sim.engine import Engine, Step
+from kvantage.sim.engine import Engine
 from kvantage.sim.request import Request
+from kvantage.sim.step import Step
 
 MARK = "kvantage simulates this engine: nothing that it says is measured"
 

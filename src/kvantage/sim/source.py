@@ -10,10 +10,11 @@ from typing import Any
 
 from kvantage.golden.source import Ask, Page, Piece
 from kvantage.sim.answers import Answer, Answers, Encode
-from kvantage.sim.engine import Engine, Step
+from kvantage.sim.engine import Engine
 from kvantage.sim.front import Front, Totals
 from kvantage.sim.pieces import cut
 from kvantage.sim.request import Request
+from kvantage.sim.step import Step
 from kvantage.sim.texts import Texts
 
 REMEMBERED = 8

@@ -9,10 +9,11 @@ from typing import Any
 from kvantage.golden.source import Page
 from kvantage.planner.memory import GIB, Demand, Pool
 from kvantage.planner.pools.vllm import PREFILL
-from kvantage.sim.engine import Engine, Step
+from kvantage.sim.engine import Engine
 from kvantage.sim.front import MARK, Served, Totals, histogram, metrics_page, usage, usage_share
 from kvantage.sim.request import Request
 from kvantage.sim.rules import Rules
+from kvantage.sim.step import Step
 
 VERSION = "0.33.0"
 RUNNING = 256
