@@ -190,3 +190,16 @@ def test_known_models_are_read_without_a_network() -> None:
     found = read_checkpoint("zai-org/GLM-5.3-Flash")
     assert found.note is not None
     assert "hub" in found.note
+
+
+def test_rates_by_position_are_an_acceptance_length(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = (FLASH, "--hardware", "two-gb10", "--arms", "none,mtp:4")
+    page = said(capsys, *asked, "--al", "mtp-4=0.718,0.492,0.396,0.315")
+    assert page["arms"]["mtp-4"]["acceptance_length"]["value"] == pytest.approx(2.921)
+    for wrong, words in (
+        ("mtp-4=0.5,x", "RATE"),
+        ("mtp-4=0.5,0.6", "cannot rise"),
+        ("mtp-4=1.5,0.2", "between"),
+    ):
+        assert run(["plan", *asked, "--al", wrong]) == 2
+        assert words in capsys.readouterr().err

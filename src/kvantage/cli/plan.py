@@ -10,6 +10,7 @@ import click
 
 from kvantage.cli.plan_tables import against_table, drafter_table, geometry_table, plan_tables
 from kvantage.core import ServerSettings, UsageError
+from kvantage.planner.acceptance import from_unconditional
 from kvantage.planner.against import hold_against, rows_json
 from kvantage.planner.arms import parse_arms
 from kvantage.planner.checkpoint import read_checkpoint
@@ -51,7 +52,13 @@ from kvantage.study.units import parse_tokens
 @click.option("--weights", type=click.FloatRange(0), metavar="GIB", help="The weights, all ranks together.")
 @click.option("--lengths", default="8k,32k,128k", help="Session lengths; default 8k,32k,128k.")
 @click.option("--at", "at", default="1,2,4", help="Requests at once; default 1,2,4.")
-@click.option("--al", "lengths_given", multiple=True, metavar="ARM=AL", help="An arm's acceptance length.")
+@click.option(
+    "--al",
+    "lengths_given",
+    multiple=True,
+    metavar="ARM=AL",
+    help="An arm's acceptance length, or its rates by position: mtp=0.72,0.49,0.40.",
+)
 @click.option(
     "--measured", multiple=True, metavar="ARM=TOK/S", help="A speed at one stream, to calibrate by."
 )
@@ -105,7 +112,7 @@ def command(
         machine,
         int(available * GIB) if available is not None else None,
         int(weights * GIB) if weights is not None else None,
-        _pairs(lengths_given, "--al"),
+        _lengths(lengths_given),
         _pairs(measured, "--measured"),
     )
     if model.endswith((".yaml", ".yml")):
@@ -203,6 +210,22 @@ def _report(path: Path) -> dict[str, object]:
         raise UsageError(f"this report cannot be read: {error}", where=str(file)) from None
     if not isinstance(found, dict):
         raise UsageError("this is no report.json", where=str(file))
+    return found
+
+
+def _lengths(texts: tuple[str, ...]) -> dict[str, float]:
+    """Acceptance lengths: as given, or 1 + the rates by position that engines print."""
+    found = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if "," not in value:
+            found |= _pairs((text,), "--al")
+            continue
+        try:
+            rates = [float(part) for part in value.split(",")]
+        except ValueError:
+            raise UsageError(f"`--al {text}`: write --al ARM=AL, or --al ARM=RATE,RATE,...") from None
+        found[name] = from_unconditional(rates)
     return found
 
 
