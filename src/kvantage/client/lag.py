@@ -86,6 +86,7 @@ class LagProbe:
         self._spans: list[Delays] = []
         self._due_ns = 0
         self._fd = -1
+        self._resting = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._handle: asyncio.TimerHandle | None = None
 
@@ -126,6 +127,21 @@ class LagProbe:
         finally:
             self._spans.remove(delays)
 
+    @contextlib.contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """Leave the block's delays out of every span: for work that is done while nothing is in flight.
+
+        Streams are parsed after they ended, which may hold the loop for tens of milliseconds and delays no
+        timestamp.
+        """
+        self._settle()
+        self._resting += 1
+        try:
+            yield
+        finally:
+            self._settle()
+            self._resting -= 1
+
     def since(self, at_ns: int) -> int:
         """The largest delay in ns since that moment, a tick that is overdue right now included."""
         overdue = time.monotonic_ns() - self._due_ns if self._loop is not None else 0
@@ -135,9 +151,18 @@ class LagProbe:
         if expired := read_timer(self._fd):
             self._note(time.monotonic_ns(), expired)
 
+    def _settle(self) -> None:
+        """Note the ticks that are due by now, before what they count for changes."""
+        if self._loop is None:
+            return
+        if self._fd >= 0:
+            self._on_timer()
+        elif (now := time.monotonic_ns()) >= self._due_ns:
+            self._note(now, (now - self._due_ns) // self.period_ns + 1)
+
     def _on_sleep(self) -> None:
-        now = time.monotonic_ns()
-        self._note(now, max(1, (now - self._due_ns) // self.period_ns + 1))
+        if (now := time.monotonic_ns()) >= self._due_ns:
+            self._note(now, (now - self._due_ns) // self.period_ns + 1)
         self._sleep()
 
     def _sleep(self) -> None:
@@ -151,5 +176,6 @@ class LagProbe:
         self.ticks += 1
         self.largest_ns = max(self.largest_ns, late)
         self._peaks.add(now, late)
-        for span in self._spans:
-            span.add(late, expired)
+        if not self._resting:
+            for span in self._spans:
+                span.add(late, expired)
