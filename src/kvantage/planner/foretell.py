@@ -90,7 +90,7 @@ def _calibrated(asked: Asked, study: Study, arm: ArmSettings, known: Known) -> t
     """The same with speeds of earlier runs, and in words which; both must be of the very model and engine."""
     if asked.measured:
         return asked, "speeds that the study gives"
-    plain = known.speed(study.engine.name, arm.model, "none")
+    plain = known.speed(study.engine.name, study.model.path, "none")
     if plain is None:
         return asked, None
     control = next((one.name for one in asked.arms if not one.speculation.on), None)
@@ -101,7 +101,7 @@ def _calibrated(asked: Asked, study: Study, arm: ArmSettings, known: Known) -> t
     spec = arm.speculation
     own: PastSpeed | None = None
     if spec.on:
-        own = known.speed(study.engine.name, arm.model, spec.method, spec.draft, spec.drafts)
+        own = known.speed(study.engine.name, study.model.path, spec.method, spec.draft, spec.drafts)
     if own and own.acceptance:
         speeds[arm.name] = own.tok_s
         lengths[arm.name] = own.acceptance
