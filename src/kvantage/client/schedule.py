@@ -29,7 +29,7 @@ async def run_wave(client: Client, requests: Sequence[ChatRequest]) -> list[Exch
     """
     prepared = [prepare(each) for each in requests]
     await _warm(client, prepared, len(prepared))
-    return await _gather([client.stream(each) for each in prepared])
+    return await all_of([client.stream(each) for each in prepared])
 
 
 async def run_closed(
@@ -59,7 +59,7 @@ async def run_closed(
             if on_end is not None:
                 on_end(place, exchange)
 
-    await _gather([keep_busy() for _ in range(min(concurrency, len(prepared)))])
+    await all_of([keep_busy() for _ in range(min(concurrency, len(prepared)))])
     return [ended[place] for place in range(len(prepared))]
 
 
@@ -135,7 +135,7 @@ async def _warm(client: Client, prepared: Sequence[Prepared], concurrency: int) 
         await client.warm(origin, min(count, concurrency))
 
 
-async def _gather(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+async def all_of(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     """All results in order. When one raises, or the caller is cancelled, the others are ended first."""
     tasks = [asyncio.ensure_future(each) for each in calls]
     try:

@@ -15,6 +15,7 @@ from typing import Any
 
 from kvantage.client.crew import Crew, readable
 from kvantage.client.job import Job, Sender, Share, allow_sockets
+from kvantage.client.schedule import all_of
 from kvantage.core import KvantageError
 
 START_S = 60.0
@@ -48,7 +49,7 @@ class LoadWorkers(Crew):
             self.processes.append(process)
         try:
             async with asyncio.timeout(START_S):
-                await asyncio.gather(*(self._receive(number) for number in range(self.count)))
+                await all_of([self._receive(number) for number in range(self.count)])
         except BaseException as error:
             self._end()
             if isinstance(error, TimeoutError):
@@ -72,11 +73,11 @@ class LoadWorkers(Crew):
             for number, job in enumerate(jobs):
                 self._send(number, job)
             # each says when it is connected; then all are given the same start
-            await asyncio.gather(*(self._receive(number) for number in range(len(jobs))))
+            await all_of([self._receive(number) for number in range(len(jobs))])
             start_ns = time.monotonic_ns() + LEAD_NS
             for number in range(len(jobs)):
                 self._send(number, start_ns)
-            shares = await asyncio.gather(*(self._receive(number) for number in range(len(jobs))))
+            shares = await all_of([self._receive(number) for number in range(len(jobs))])
         except BaseException:
             self._end()
             raise
