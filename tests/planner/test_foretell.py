@@ -151,11 +151,8 @@ def test_history_is_kept_by_run_and_machine(tmp_path: Path) -> None:
     assert read_history("AMD EPYC x 2", tmp_path / "none").rows == ()
 
 
-@given(st.text())
-def test_a_broken_history_is_no_history(text: str) -> None:
-    from tempfile import TemporaryDirectory
-
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "predictions.jsonl"
-        file.write_text(text, encoding="utf-8")
-        assert read_history("AMD EPYC x 2", file).rows == ()
+@given(text=st.text())
+def test_a_broken_history_is_no_history(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    file = tmp_path_factory.getbasetemp() / "broken.jsonl"
+    file.write_text(text, encoding="utf-8")
+    assert read_history("AMD EPYC x 2", file).rows == ()
