@@ -75,6 +75,9 @@ async def test_three_blocks_abba_with_the_same_work_in_every_arm_and_none_twice(
     assert not documents[0] & documents[1]
     assert not documents[1] & documents[2]
     assert [fields["number"] for fields in notes.of("block")] == [0, 1, 2]
+    assert data.telemetry is not None
+    looked = {int(boot) for boot in data.telemetry.boot}
+    assert looked == set(data.watched) == {window.boot for window in data.windows}
     assert nothing_left()
 
 
