@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvantage.core import HostFacts
@@ -151,6 +151,7 @@ def test_history_is_kept_by_run_and_machine(tmp_path: Path) -> None:
     assert read_history("AMD EPYC x 2", tmp_path / "none").rows == ()
 
 
+@settings(deadline=None)
 @given(text=st.text())
 def test_a_broken_history_is_no_history(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     file = tmp_path_factory.getbasetemp() / "broken.jsonl"
