@@ -21,6 +21,10 @@ def places(findings: Findings) -> dict[str, int]:
     return colour_places(findings.study.control, [arm.name for arm in findings.arms])
 
 
+LEAST = 24
+"""Pixels of a place, so that its name has room."""
+
+
 def colour(findings: Findings, arms: Sequence[str] | None = None, legend: bool = True) -> alt.Color:
     """The field `arm` as colour; of `arms` only those that the chart shows."""
     shown, place = _shown(findings, arms), places(findings)
@@ -61,4 +65,4 @@ def height(shown: Sequence[str], step: int, places: int = 1) -> int:
 
     Vega-Lite's own steps would do the same, and warn in the console that they cannot fit the height.
     """
-    return step * max(1, len(set(shown))) * places
+    return max(LEAST, step * len(set(shown))) * places

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kvantage.analysis import wording
 from kvantage.analysis.compare import Ratio
@@ -79,7 +79,6 @@ class Head:
     arms: tuple[TradeRow, ...]
     notes: tuple[str, ...]
     footer: str
-    marks: tuple[str, ...] = field(default=())
 
 
 def read_head(findings: Findings, sections: set[str]) -> Head:
@@ -129,6 +128,9 @@ def _tiles(findings: Findings) -> tuple[Tile, ...]:
     named = f" of {verdict.arm}" if verdict.status == "tie" else ""
     tiles = [Tile(f"Cost{named}", *_cost(findings, arm)), Tile(f"Speed{named}", *_bought(findings, arm))]
     tiles.append(Tile("Certainty", *_certainty(findings)))
+    judged = findings.exactness.of(arm.name) if findings.exactness else None
+    if judged is not None:
+        tiles.append(Tile("Answers", judged.cls, judged.detail))
     return tuple(tiles)
 
 
@@ -217,22 +219,21 @@ def _trades(findings: Findings) -> tuple[tuple[str, ...], tuple[TradeRow, ...], 
     told = {arm.name: headline(findings, arm.name) for arm in findings.arms}
     some = next((ratio for ratio in told.values() if ratio is not None), None)
     where = f": {place(some.phase, some.workload, some.concurrency)}" if some is not None else ""
-    columns = ("Arm", "KV pool lost or won", f"Speed{where}", "Void cells")
+    columns = ["Arm", "KV pool lost or won", f"Speed{where}"]
+    columns += ["Answers"] if findings.exactness else []
+    columns.append("Void cells")
     rows = []
     for arm in findings.arms:
         ratio = told[arm.name]
         void = sum(not cell.ok for cell in arm.cells)
-        cells = (
-            _pool_mark(findings, arm),
-            _speed_mark(arm, ratio, some),
-            Mark(f"{void} of {len(arm.cells)}", tone="warn" if void else ""),
-        )
-        rows.append(
-            TradeRow(arm.name, places[arm.name], _drafting(arm), arm.name == findings.verdict.arm, cells)
-        )
+        cells = [_pool_mark(findings, arm), _speed_mark(arm, ratio, some)]
+        cells += [_answers_mark(findings, arm)] if findings.exactness else []
+        cells.append(Mark(f"{void} of {len(arm.cells)}", tone="warn" if void else ""))
+        chosen = arm.name == findings.verdict.arm
+        rows.append(TradeRow(arm.name, places[arm.name], _drafting(arm), chosen, tuple(cells)))
     rests = levels(ratio.replication for ratio in told.values() if ratio is not None and ratio.ratio.known)
     notes = (f"Intervals: {rests}.",) if rests else ()
-    return columns, tuple(rows), notes
+    return tuple(columns), tuple(rows), notes
 
 
 def _drafting(arm: ArmFindings) -> str:
@@ -268,6 +269,17 @@ def _speed_mark(arm: ArmFindings, ratio: Ratio | None, some: Ratio | None) -> Ma
     if ratio.ratio.value is None:
         return Mark(DASH, ratio.ratio.missing or "no ratio")
     return Mark(wording.times(ratio.ratio.value), speed_words(ratio), side(ratio.ratio))
+
+
+def _answers_mark(findings: Findings, arm: ArmFindings) -> Mark:
+    """The arm's class of exactness, against how much the control differs from itself."""
+    if arm.control:
+        return Mark("control")
+    judged = findings.exactness.of(arm.name) if findings.exactness else None
+    if judged is None:
+        return Mark(DASH, "not judged")
+    tone = {"bit-identical": "good", "differs": "bad", "void": "warn"}.get(judged.cls, "")
+    return Mark(judged.cls, judged.detail, tone)
 
 
 def side(reading: Reading) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvantage.analysis.findings import Findings
 from kvantage.report import tables
-from kvantage.report.blocks import Block, Bullets, Rows, Section
+from kvantage.report.blocks import Block, Bullets, Folded, Rows, Section
 from kvantage.report.html.places import against_control
 from kvantage.report.tables import Table
 
@@ -17,7 +17,7 @@ def section(findings: Findings) -> Section:
         blocks.append(Rows(differing))
     told = tables.differences(findings).notes
     if told:
-        blocks.append(Bullets(told, "Told by one of two servers only:"))
+        blocks.append(Folded("What only one of two servers tells", (Bullets(told),)))
     return Section("configuration", "What differs between the arms", tuple(blocks))
 
 
