@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvantage.core import (
@@ -228,6 +228,7 @@ async def test_an_answer_is_found_again_inside_a_longer_prompt(like: str, engine
         assert answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"] == prompt // page * page
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=30), min_size=1, max_size=12))
 def test_names_of_texts_share_what_the_ids_share(sequences: list[list[int]]) -> None:
     texts = Texts(10_000)
