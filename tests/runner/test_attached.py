@@ -21,11 +21,11 @@ import yaml
 import kvantage
 from kvantage import cli
 from kvantage.analysis import analyse
-from kvantage.core import ArmSettings, ServerSettings, Speculation, UsageError
+from kvantage.core import ArmSettings, ServerSettings, Speculation, StudyError, UsageError
 from kvantage.hosts.local import LocalHost
 from kvantage.ledger import Ledger, read_study
 from kvantage.runner import Selection, prepare, run_study
-from kvantage.runner.attached import confounded
+from kvantage.runner.attached import confounded, swapped
 from kvantage.runner.seen import method_of, recognised, see
 from kvantage.study import Study, load_study
 from tests.runner.standin import SERVER
@@ -213,6 +213,35 @@ def test_two_hosts_are_said() -> None:
     assert confounded({"none": "http://localhost:1", "mtp": "http://127.0.0.1:2"}) == ()
     [told] = confounded({"none": "http://a:1", "mtp": "http://b:1"})
     assert told.startswith("confounded: the arms run on different hosts (none on a; mtp on b)")
+    assert "`kvantage measure http://b:1 --as none --into FOLDER-swapped`" in told
+    assert "`kvantage measure http://a:1 --as mtp --into FOLDER-swapped`" in told
+
+
+@pytest.mark.parametrize("hosts", ["ab", "aab", "abc", "aabb", "abab"])
+def test_a_swap_uses_each_address_once_and_moves_each_arm(hosts: str) -> None:
+    urls = {f"arm{place}": f"http://{host}:{place}" for place, host in enumerate(hosts)}
+    made = swapped(urls)
+    assert sorted(made.values()) == sorted(urls.values())
+    stayed = [arm for arm, url in made.items() if url[7] == urls[arm][7]]
+    assert len(stayed) == max(0, 2 * hosts.count("a") - len(hosts))
+
+
+def test_by_whose_settings_servers_serve(make_study: Callable[..., Study]) -> None:
+    """Pins of ours are never called somebody else's settings, nor the other way round."""
+    with pytest.raises(StudyError, match=r"as_served.* kvantage pins those that it starts"):
+        make_study(serving="as_served")
+    handed = make_study(boot={"start": "./up.sh {flags}", "url": "http://127.0.0.1:{port}"})
+    assert handed.served == "controlled"
+    assert prepare(handed, LocalHost()).notes[0].startswith("controlled: kvantage starts")
+    own = {"start": "./up.sh {arm} {port}", "url": "http://127.0.0.1:{port}"}
+    for serving, note in (
+        (None, "as served:"),
+        ("as_served", "as served:"),
+        ("controlled", "controlled, as the"),
+    ):
+        study = make_study(boot=own, **({"serving": serving} if serving else {}))
+        assert study.served == (serving or "as_served")
+        assert prepare(study, LocalHost()).notes[0].startswith(note)
 
 
 def test_an_arm_without_a_server_says_how_to_measure_it(make_study: Callable[..., Study]) -> None:

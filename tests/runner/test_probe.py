@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from kvantage import cli
 from kvantage.engines.openai.advice import Lacks, advice
 from kvantage.hosts.local import LocalHost
+from kvantage.runner.seen import Seen, see
 from tests.runner.standin import SERVER
 from tests.runner.test_attached import serving, simulated
 
@@ -44,6 +46,26 @@ def test_a_server_that_does_not(capsys: Any) -> None:
     assert "acceptance" not in told
 
 
+def test_made_up_acceptance_is_refused_or_marked(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a server says it of itself: the miniature, with that put into its mouth."""
+
+    async def faked(url: str, key_env: str | None = None) -> Seen:
+        seen = await see(url, key_env)
+        speculation = {**seen.facts.speculation, "simulated": "SIMULATE_ACC_LEN=3"}
+        return replace(seen, facts=replace(seen.facts, speculation=speculation))
+
+    monkeypatch.setattr("kvantage.runner.probe.see", faked)
+    with simulated("sglang", "mtp") as url:
+        assert cli.invoke(["probe", url]) == 2
+        assert "simulated or lossy (SIMULATE_ACC_LEN=3)" in capsys.readouterr().err
+        told = probed(url, capsys, "--allow-simulated")
+        data = json.loads(probed(url, capsys, "--allow-simulated", "--json"))
+    assert "SIMULATED: acceptance is made up (SIMULATE_ACC_LEN=3)" in told
+    assert re.search(r"^  acceptance, code +\d.\d\d tokens/step \(simulated\)", told, re.MULTILINE)
+    assert data["simulated"] == "SIMULATE_ACC_LEN=3"
+    assert data["acceptance_length"]["prose"]["source"] == "simulated"
+
+
 def test_one_that_is_not_known(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """It needs a key, tells no pool and no counter, and refuses images."""
     port = LocalHost().free_port()
@@ -54,7 +76,7 @@ def test_one_that_is_not_known(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> 
         assert cli.invoke(["probe", url]) == 2
     assert "an engine that is not recognised" in told
     assert "not told" in told
-    assert "this is not a multimodal model" in told
+    assert re.search(r"^  probe, image +not supported \(.*this is not a multimodal model", told, re.MULTILINE)
     assert "no /metrics" in told
     assert "hunter2" not in told
     assert "lists no model" in capsys.readouterr().err

@@ -224,7 +224,7 @@ def test_one_mistake_one_sentence(old: str, new: str, said: str) -> None:
         ("attach: {mtp: http://x}\nhosts: [a]", "`attach` and `hosts` are different ways to a server"),
         ("hosts: [a, b]", "study.yaml:16: hosts: arm `none` is for 1 machine (`nodes`), and there are 2"),
         ("hosts: [a b]", "hosts[0]: needs a host such as spark1 or me@spark1:22, not `a b`"),
-        ("serving: as_served", "`as_served` is for servers that run already"),
+        ("serving: as_served", "`as_served` is for servers with their owner"),
         ("boot: {start: './up.sh {flag}', url: http://x}", "`{flag}` stands for nothing; did you mean"),
         ("boot: {stop: ./down.sh}", "belong to `start` or `manual`, which are missing"),
         ("boot: {start: a, manual: true, url: http://x}", "are two ways to start a server"),

@@ -27,8 +27,9 @@ WORDS = {
 @click.command(short_help="Say what a running server is, and what to change to measure it.")
 @click.argument("url")
 @click.option("--key-env", metavar="NAME", help="The environment variable that holds the server's key.")
+@click.option("--allow-simulated", is_flag=True, help="Probe made-up acceptance, and mark all of it.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON: see docs/servers.md.")
-def command(url: str, key_env: str | None, as_json: bool) -> None:
+def command(url: str, key_env: str | None, allow_simulated: bool, as_json: bool) -> None:
     """Ask a running server for a minute, one request at a time, and change nothing of it.
 
     What it is; whether speculation is on and really drafts, and what of it is accepted on code and prose;
@@ -38,7 +39,8 @@ def command(url: str, key_env: str | None, as_json: bool) -> None:
     \b
       kvantage probe http://spark1:30000
     """
-    probed = asyncio.run(probe_server(url.rstrip("/").removesuffix("/v1"), key_env))
+    address = url.rstrip("/").removesuffix("/v1")
+    probed = asyncio.run(probe_server(address, key_env, allow_simulated=allow_simulated))
     click.echo(json.dumps(to_json(probed), indent=2) if as_json else "\n".join(to_text(probed)))
 
 
@@ -52,6 +54,7 @@ def to_json(probed: Probed) -> dict[str, Any]:
         "engine_version": probed.seen.facts.engine_version or told.version,
         "recognised_by": told.evidence or None,
         "models": list(told.models),
+        "simulated": probed.simulated,
         "speculation": {
             "drafting": probed.drafting,
             "words": probed.drafting_words,
@@ -65,7 +68,13 @@ def to_json(probed: Probed) -> dict[str, Any]:
         "repeat_cached_tokens": probed.repeat.to_json(),
         "repeat_hits": probed.repeat_hits,
         "probes": [
-            {"kind": one.kind, "passed": one.passed, "asked": one.asked, "why": one.why}
+            {
+                "kind": one.kind,
+                "supported": one.supported,
+                "passed": one.passed,
+                "asked": one.asked,
+                "why": one.why,
+            }
             for one in probed.probes
         ],
         "warnings": list(probed.warnings),
@@ -80,6 +89,8 @@ def to_text(probed: Probed) -> Iterator[str]:
     version = probed.seen.facts.engine_version or told.version
     engine = " ".join(word for word in (told.engine or "an engine that is not recognised", version) if word)
     yield f"{probed.seen.url}: {engine}{f' (by {told.evidence})' if told.evidence else ''}"
+    if probed.simulated:
+        yield f"SIMULATED: acceptance is made up ({probed.simulated}): nothing that follows from it is real"
     rows = [("model", ", ".join(told.models)), ("speculation", probed.drafting_words)]
     if probed.drafting is not False:
         rows += [(f"acceptance, {name}", _said(one, 2)) for name, one in probed.acceptance.items()]
@@ -93,7 +104,8 @@ def to_text(probed: Probed) -> Iterator[str]:
     rows += [("a repeated prompt", hits + _said(probed.repeat))]
     for one in probed.probes:
         why = f" ({one.why[:120]})" if one.why else ""
-        rows.append((f"probe, {one.kind}", f"{one.passed} of {one.asked} right{why}"))
+        right = f"{one.passed} of {one.asked} right" if one.supported else "not supported"
+        rows.append((f"probe, {one.kind}", f"{right}{why}"))
     width = max(len(name) for name, _ in rows)
     for name, text in rows:
         yield f"  {name:<{width}}  {text}"

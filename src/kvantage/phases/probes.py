@@ -12,6 +12,7 @@ from kvantage.phases.bench import Ask, Bench, batched
 from kvantage.phases.chain import ChainPlan, Load
 from kvantage.study import Study
 from kvantage.workloads.probes import Probe, probes
+from kvantage.workloads.refusal import unsupported
 
 NAME = "probes"
 TYPICAL_PROMPT_TOKENS = 150
@@ -80,7 +81,7 @@ def _ask(probe: Probe, output_tokens: int) -> Ask:
 async def _no_eyes(bench: Bench, probe: Probe) -> str | None:
     """The server's own words when it refuses an image, None when it takes one."""
     exchange = await bench.client.stream(bench.request(_ask(probe, 1)))
-    if exchange.http_status != 400:
+    if exchange.http_status is None or exchange.http_status < 400:
         return None
     try:
         said = exchange.json()
@@ -88,4 +89,6 @@ async def _no_eyes(bench: Bench, probe: Probe) -> str | None:
         words = str(error.get("message", error) if isinstance(error, dict) else error)
     except (ValueError, AttributeError):
         words = exchange.text
+    if not unsupported("image", exchange.http_status, words):
+        return None
     return f"the model has no eyes: the server refuses an image ({words.strip()[:200]})"

@@ -83,7 +83,22 @@ def confounded(urls: Mapping[str, str]) -> tuple[str, ...]:
     if len(hosts) < 2:
         return ()
     told = "; ".join(f"{', '.join(arms)} on {host}" for host, arms in hosts.items())
-    return (
-        f"confounded: the arms run on different hosts ({told}), so a difference may be the machine's; swap"
-        " them and measure again (`kvantage measure` into another folder): what is the arm's stays with it",
+    swap = "; ".join(
+        f"`kvantage measure {url} --as {arm} --into FOLDER-swapped`" for arm, url in swapped(urls).items()
     )
+    return (
+        f"confounded: the arms run on different hosts ({told}), so a difference may be the machine's. To"
+        f" tell, start each arm where another was, and measure into a folder of its own: {swap}. A ratio that"
+        " is the arm's stays, one that is the machine's turns round; the arm's own is the geometric mean of"
+        " both (docs/servers.md)",
+    )
+
+
+def swapped(urls: Mapping[str, str]) -> dict[str, str]:
+    """Each arm at the address of the next one on another host, so that every address is used once."""
+    by_host: dict[str, list[str]] = {}
+    for arm, url in urls.items():
+        by_host.setdefault(urlsplit(url).hostname or url, []).append(arm)
+    order = [arm for arms in by_host.values() for arm in arms]
+    step = max(len(arms) for arms in by_host.values())
+    return {arm: urls[order[(place + step) % len(order)]] for place, arm in enumerate(order)}

@@ -85,7 +85,7 @@ def way_of(study: Study, host: LocalHost, *, interactive: bool | None = None) ->
 
 def notes_on(study: Study) -> tuple[str, ...]:
     """By whose settings the servers serve, and what must stand beside results of servers not started here."""
-    if not study.attach:
+    if not study.attach and not study.boot.own_settings:
         return ("controlled: kvantage starts every arm with the same pins",)
     served = (
         "as served: each server has its owner's settings; what differs between arms is printed, not pinned"

@@ -9,19 +9,22 @@ import os
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
 from kvantage.client import ChatRequest, Client, read_exchange
 from kvantage.client.stream import StreamReading
-from kvantage.core import ArmFailed, ArmSettings, Engine, Reading, Samplers, Server, Usage
+from kvantage.core import ArmFailed, ArmSettings, Engine, Reading, Samplers, Server, Usage, UsageError
+from kvantage.core.arm import ALLOW_SIMULATED
 from kvantage.engines import engine_named
 from kvantage.engines.openai.advice import Lacks, advice
+from kvantage.engines.simulated import refusal
 from kvantage.runner.seen import Seen, see
 from kvantage.study.study import ATTACHED
 from kvantage.workloads.load import shipped_prompts
 from kvantage.workloads.probes import Probe, probes
+from kvantage.workloads.refusal import unsupported
 
 BUDGET_S = 60.0
 SETS = ("code", "prose")
@@ -45,17 +48,24 @@ READINGS = (
 
 @dataclass(frozen=True)
 class ProbeCount:
-    """How many probes of a kind were right. `why` says why one was not asked, or is void."""
+    """How many probes of a kind were right. `why` says why one was not asked, or is void.
+
+    `supported` is False where the server refuses the kind as such: then none was asked.
+    """
 
     kind: str
     passed: int
     asked: int
     why: str | None = None
+    supported: bool = True
 
 
 @dataclass(frozen=True)
 class Probed:
-    """What the minute showed. `drafting`: on and counted, or off; None where it cannot be told."""
+    """What the minute showed. `drafting`: on and counted, or off; None where it cannot be told.
+
+    `simulated` says what makes its acceptance up; such figures have that source.
+    """
 
     seen: Seen
     model: str
@@ -70,12 +80,19 @@ class Probed:
     warnings: tuple[str, ...]
     advice: tuple[str, ...]
     seconds: float
+    simulated: str | None = None
 
 
-async def probe_server(url: str, key_env: str | None = None) -> Probed:
-    """Ask it. Raises UsageError where nothing serves there, ArmFailed where it answers no request."""
+async def probe_server(url: str, key_env: str | None = None, *, allow_simulated: bool = False) -> Probed:
+    """Ask it. Raises UsageError where nothing serves there, ArmFailed where it answers no request.
+
+    A server whose acceptance is made up is refused (UsageError), unless that is allowed: then it is marked.
+    """
     began = time.monotonic()
     seen = await see(url, key_env)
+    arm = ArmSettings("probe", ATTACHED, seen.model, engine_options={ALLOW_SIMULATED: allow_simulated})
+    if why := refusal(arm, seen.facts.speculation):
+        raise UsageError(f"{seen.url}: {why}")
     async with Client() as client:
         return await _Probing(seen, key_env, client, began).go()
 
@@ -106,6 +123,7 @@ class _Probing:
         self.sent = 0
 
     async def go(self) -> Probed:
+        words = self.seen.facts.speculation.get("simulated")
         before = await self.engine.counters(self.server)
         acceptance: dict[str, Reading] = {}
         per_request = False
@@ -115,7 +133,9 @@ class _Probing:
         repeat, reports = await self._repeat()
         judged = await self._probes()
         moved = self.engine.delta(before, await self.engine.counters(self.server)).counters
-        drafting, words = self._drafting(moved, acceptance)
+        drafting, said = self._drafting(moved, acceptance)
+        if words:
+            acceptance = {name: _simulated(reading) for name, reading in acceptance.items()}
         hits = None if repeat.value is None else repeat.value > 0
         facts = self.seen.facts
         warnings = list(facts.warnings)
@@ -135,7 +155,7 @@ class _Probing:
             seen=self.seen,
             model=self.seen.model,
             drafting=drafting,
-            drafting_words=words,
+            drafting_words=said,
             acceptance=acceptance,
             readings={name: facts.reading(name) for name in READINGS},
             reports_cached=reports,
@@ -145,6 +165,7 @@ class _Probing:
             warnings=tuple(dict.fromkeys(warnings)),
             advice=advice(self.seen.told.engine, lacks, facts.resolved),
             seconds=time.monotonic() - self.began,
+            simulated=str(words) if words else None,
         )
 
     def _late(self) -> bool:
@@ -234,10 +255,9 @@ class _Probing:
                 return ProbeCount(kind, passed, asked, "the minute was over")
             reading, _, status = await self._ask(probe.messages, PROBE_TOKENS, probe.tools)
             if reading.error:
-                refused = status is not None and 400 <= status < 500
-                return ProbeCount(
-                    kind, passed, asked, f"{'refused' if refused else 'failed'}: {reading.error}"
-                )
+                if unsupported(kind, status, reading.error):
+                    return ProbeCount(kind, passed, asked, reading.error, supported=False)
+                return ProbeCount(kind, passed, asked, f"failed: {reading.error}")
             calls = [dict(call) for call in reading.tool_calls]
             said = probe.judge(reading.content, calls, reading.finish_reason)
             asked += 1
@@ -264,6 +284,10 @@ class _Probing:
         if self.seen.drafts is None:
             return None, "not told"
         return None, f"on by its settings ({kind}{width}); nothing counts its drafts"
+
+
+def _simulated(reading: Reading) -> Reading:
+    return reading if reading.value is None else replace(reading, source="simulated")
 
 
 def _salted(messages: Sequence[Mapping[str, Any]], salt: str) -> list[Mapping[str, Any]]:

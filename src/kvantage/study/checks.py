@@ -97,11 +97,13 @@ def _servers(study: Study) -> list[Problem]:
                     ("hosts",), f"arm `{name}` is for {machines} (`nodes`), and there are {len(study.hosts)}"
                 )
             )
-    if study.serving == "as_served" and not study.attach:
+    if study.serving == "as_served" and not study.attach and not study.boot.own_settings:
         found.append(
             Problem(
                 ("serving",),
-                "`as_served` is for servers that run already (`attach`): kvantage pins those that it starts",
+                "`as_served` is for servers with their owner's settings: kvantage pins those that it starts",
+                "Leave it out (`flags` of yours win over pins), start them yourself (`boot.start` without"
+                " {flags}), or `attach`.",
             )
         )
     return found

@@ -135,6 +135,11 @@ class Boot(_Brief):
         return self
 
     @property
+    def own_settings(self) -> bool:
+        """True where the person's command starts the servers and kvantage's flags are not handed to it."""
+        return self.start is not None and "{flags}" not in self.start
+
+    @property
     def own(self) -> bool:
         """True where the person starts the servers, by command or by hand."""
         return self.manual or self.start is not None

@@ -273,7 +273,8 @@ class Study(Section):
     @property
     def served(self) -> str:
         """`controlled` or `as_served`."""
-        return self.serving or ("as_served" if self.attach else "controlled")
+        own = self.attach or self.boot.own_settings
+        return self.serving or ("as_served" if own else "controlled")
 
     @property
     def most_boots(self) -> int:
