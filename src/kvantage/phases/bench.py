@@ -36,6 +36,7 @@ from kvantage.core import (
     Snapshot,
 )
 from kvantage.ledger import Boot, Chain, Ledger
+from kvantage.phases.mark import behind
 from kvantage.study import Study
 from kvantage.workloads.documents import Count
 
@@ -203,7 +204,7 @@ class Bench:
         samplers = self.server.arm.samplers
         body: dict[str, Any] = {
             "model": self.server.served_name,
-            "messages": list(ask.messages),
+            "messages": list(self._messages(ask)),
             "stream": True,
             "stream_options": {"include_usage": True},
             "max_tokens": ask.output_tokens,
@@ -226,6 +227,17 @@ class Bench:
         body = {name: value for name, value in {**body, **extras}.items() if value is not None}
         url, headers = f"{self.server.url}/v1/chat/completions", self.server.headers
         return ChatRequest(url, body, headers, deadline_s=self._deadline_s(ask))
+
+    def _messages(self, ask: Ask) -> Sequence[Mapping[str, Any]]:
+        """The ask's messages. A server that may remember an earlier session gets them behind a mark.
+
+        The mark is the study's own, the same in every arm and in a repeat, and new at another attempt.
+        """
+        if not self.server.remembers:
+            return ask.messages
+        chain = self.chain
+        parts = (chain.work, chain.attempt) if chain else ("boot", self.boot.id)
+        return behind(ask.messages, self.ledger.mark(*parts))
 
     def _deadline_s(self, ask: Ask) -> float:
         # far beyond any server that is worth measuring: 100 tokens a second of prompt, half a token of output
