@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 import json
 import random
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvantage.core import Speculation, UsageError
-from kvantage.planner.checkpoint import Checkpoint
+from kvantage.planner.checkpoint import Checkpoint, read_checkpoint
 from kvantage.planner.drafts import drafter_kind, drafter_of
 from kvantage.planner.geometry import geometry_of
 from kvantage.planner.machine import read_machine
@@ -100,3 +102,10 @@ def test_a_torn_config_is_read_or_refused(seed: int, engine: str) -> None:
     except UsageError as error:
         refusal = str(error)
     assert refusal is None or len(refusal) > 10
+
+
+def test_a_gguf_file_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "model-q4.gguf"
+    file.write_bytes(b"GGUF\x03")
+    with pytest.raises(UsageError, match=r"model-q4\.gguf` is a GGUF file"):
+        read_checkpoint(str(file))

@@ -41,6 +41,11 @@ def read_checkpoint(model: str, revision: str | None = None) -> Checkpoint:
     facts of some public models that ship with kvantage are taken, and the checkpoint's note says so.
     """
     path = Path(model).expanduser()
+    if path.suffix == ".gguf":
+        raise UsageError(
+            f"`{model}` is a GGUF file, and the planner reads a config.json",
+            hint="Give the folder or the hub name of the model that it was made from.",
+        )
     if path.is_dir():
         return _from_folder(path)
     if path.is_file():
