@@ -23,6 +23,9 @@ PROCESSOR_STEP = 0.15
 HELD = 0.5
 """A reason is named for a step when it stood in so many of the looks after it."""
 
+WITHOUT_ENERGY = ("probes", "ttft")
+"""Phases whose answers are short and of any length: their energy is that of reading prompts."""
+
 Steadiness = Literal["steady", "stepped", "not judged"]
 
 
@@ -216,7 +219,11 @@ def gather(
     if not hosts:
         return None
     told = {key: host for of in watched.values() for host in of for key in [_frozen(host)]}
-    sound = [(cell.key, cell.joules_per_token) for cell, is_sound in cells if is_sound]
+    sound = [
+        (cell.key, cell.joules_per_token)
+        for cell, is_sound in cells
+        if is_sound and cell.key.phase not in WITHOUT_ENERGY
+    ]
     return Clocks(
         tuple(told[key] for key in hosts),
         tuple(cell for cell, _ in cells),

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from kvantage.analysis.clocks import CellClocks, Clocks, DeviceUse
 from kvantage.analysis.findings import Findings
 from kvantage.core.reading import Reading
-from kvantage.report.figures import DASH, Notes, number, size
+from kvantage.report.figures import DASH, Notes, number, size, times
 from kvantage.report.tables import Table
 
 T = TypeVar("T")
@@ -77,13 +77,14 @@ def energy_table(findings: Findings) -> Table:
     """An arm and a kind of cell a row."""
     rows, notes = [], Notes()
     for each in findings.clocks.energy if findings.clocks else ():
-        ratio = DASH if each.to_control.value is None else f"{each.to_control.value:.2f}x"
+        is_control = each.arm == findings.study.control
+        ratio = "control" if is_control else notes.mark(times(each.to_control), each.to_control)
         value = each.joules_per_token
         text = "" if value.value is None else f"{value.value:.3g}"
         if value.low is not None and value.high is not None:
             text += f" ({value.low:.3g} to {value.high:.3g})"
         place = f"{each.phase} {each.workload}, {each.concurrency} at once"
-        rows.append((each.arm, place, notes.mark(text, value), notes.mark(ratio, each.to_control)))
+        rows.append((each.arm, place, notes.mark(text, value), ratio))
     said = (
         "Joules an output token: power of every GPU of every machine that serves, from a cell's first send to"
         " its last answer, the reading of prompts included, idle power not taken off. In brackets the least"

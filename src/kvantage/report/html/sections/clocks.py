@@ -95,7 +95,7 @@ def _clocks(findings: Findings) -> Figure | None:
     if not rows:
         return None
     shown = [str(row["arm"]) for row in rows]
-    stepped = [row for row in rows if row["clock"] == "stepped"]
+    stepped = [cell for cell in cells if cell.clock == "stepped"]
     base = alt.Chart().encode(
         y=alt.Y("cell:N", title=None, sort=None, axis=alt.Axis(labelLimit=180)),
         color=arms.colour(findings, shown),
@@ -109,7 +109,7 @@ def _clocks(findings: Findings) -> Figure | None:
         ),
     ).properties(width="container", height=alt.Step(16))
     title = (
-        f"{len(stepped)} of {len(rows)} looks at a cell saw its clock change its level"
+        f"A clock changed its level in {len(stepped)} of {len(cells)} cells, which are void"
         if stepped
         else "No clock changed its level while requests were at work"
     )
