@@ -109,7 +109,7 @@ class StandIn:
     def request_extras(self, server: Server, *, output_tokens: int | None) -> dict[str, Any]:
         return {}
 
-    def read_usage(self, final: Mapping[str, Any]) -> Usage:
+    def read_usage(self, final: Mapping[str, Any], facts: Facts | None = None) -> Usage:
         usage = final.get("usage") or {}
         details = usage.get("prompt_tokens_details") or {}
         return Usage(

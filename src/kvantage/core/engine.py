@@ -156,8 +156,11 @@ class Engine(Protocol):
         """
         ...
 
-    def read_usage(self, final: Mapping[str, Any]) -> Usage:
-        """Counts from the merged last chunks of a stream, or from a whole response."""
+    def read_usage(self, final: Mapping[str, Any], facts: Facts | None = None) -> Usage:
+        """Counts from the merged last chunks of a stream, or from a whole response.
+
+        `facts` are the server's, where they are known: what an answer leaves out may follow from them.
+        """
         ...
 
     def read_log(self, lines: Iterable[str]) -> LogReadings:

@@ -32,7 +32,7 @@ async def prove_cache(bench: Bench) -> CacheProof:
 
     async def cached() -> int | None:
         reading = read_exchange(await bench.client.stream(bench.request(ask)))
-        return bench.engine.read_usage(reading.final).cached_tokens
+        return bench.engine.read_usage(reading.final, bench.facts).cached_tokens
 
     first, second = await cached(), await cached()
     if first is None or second is None:

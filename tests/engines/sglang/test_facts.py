@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from kvantage.core import ArmSettings, ServerSettings, Speculation
+from kvantage.core import ArmSettings, Facts, ServerSettings, Speculation
 from kvantage.engines.acceptance import SpeculationCounts
+from kvantage.engines.sglang import Sglang
 from kvantage.engines.sglang.boot import read_boot
 from kvantage.engines.sglang.cache import expected_cached, judged
 from kvantage.engines.sglang.facts import Told, accept_length_of, facts
@@ -249,3 +250,18 @@ def test_cached_tokens_are_missing_or_counted_but_never_zero_for_null() -> None:
             assert usage.cached_tokens / usage.prompt_tokens == pytest.approx(right["hit"], abs=1e-4)
     assert read_usage({"meta_info": {"cached_tokens": 7}}).cached_tokens == 7
     assert read_usage({"sglext": {"cached_tokens_details": {"device": 5, "host": 2}}}).cached_tokens == 7
+
+
+def test_no_hit_is_left_out_of_an_answer_and_is_zero_only_where_hits_are_reported() -> None:
+    """SGLang 0.5.17 on an H200: a cold prompt's usage carries `prompt_tokens_details: null` with the flag on."""
+    answer = {
+        "usage": {"prompt_tokens": 500, "completion_tokens": 4, "prompt_tokens_details": None},
+    }
+    on = Facts("sglang", "0.5.17", resolved={"enable_cache_report": True})
+    off = Facts("sglang", "0.5.17", resolved={"enable_cache_report": False})
+    assert Sglang().read_usage(answer, on).cached_tokens == 0
+    assert Sglang().read_usage(answer, off).cached_tokens is None
+    assert Sglang().read_usage(answer).cached_tokens is None
+    assert Sglang().read_usage({}, on).cached_tokens is None
+    hit = {"usage": {"prompt_tokens": 500, "prompt_tokens_details": {"cached_tokens": 448}}}
+    assert Sglang().read_usage(hit, on).cached_tokens == 448

@@ -115,7 +115,7 @@ class Llamacpp:
     ) -> Scores:
         return await score(server, messages, tools, output_ids)
 
-    def read_usage(self, final: Mapping[str, Any]) -> Usage:
+    def read_usage(self, final: Mapping[str, Any], facts: Facts | None = None) -> Usage:
         return read_usage(final)
 
     def read_log(self, lines: Iterable[str]) -> LogReadings:

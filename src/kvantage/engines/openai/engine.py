@@ -185,8 +185,8 @@ class OpenAi:
                 told.append(error.message)
         raise ScoringError("; ".join(dict.fromkeys(told)))
 
-    def read_usage(self, final: Mapping[str, Any]) -> Usage:
-        return _engine(engine_of_answer(final)).read_usage(final)
+    def read_usage(self, final: Mapping[str, Any], facts: Facts | None = None) -> Usage:
+        return _engine(engine_of_answer(final) or (facts.engine if facts else None)).read_usage(final, facts)
 
     def read_log(self, lines: Iterable[str]) -> LogReadings:
         kept = list(lines)

@@ -101,8 +101,9 @@ class Sglang:
     ) -> Scores:
         return await score(server, messages, tools, output_ids)
 
-    def read_usage(self, final: Mapping[str, Any]) -> Usage:
-        return read_usage(final)
+    def read_usage(self, final: Mapping[str, Any], facts: Facts | None = None) -> Usage:
+        reports = facts is not None and facts.resolved.get("enable_cache_report") is True
+        return read_usage(final, reports_cache=reports)
 
     def read_log(self, lines: Iterable[str]) -> LogReadings:
         return read_log(lines)

@@ -15,22 +15,24 @@ _HISTOGRAMS = ("spec_correct_drafts_histogram", "spec_accept_histogram", "spec_a
 """Names of the same counts in different versions. Neither includes the bonus token."""
 
 
-def read_usage(final: Mapping[str, Any]) -> Usage:
+def read_usage(final: Mapping[str, Any], *, reports_cache: bool = False) -> Usage:
     """Counts from the merged last chunks of a stream, or from a whole response.
 
-    `cached_tokens` is in `usage` only with `--enable-cache-report`; `meta_info` and `sglext`'s details
-    always have it. Null and absent are 'not reported'. Speculation counts whose identities break are
+    `cached_tokens` is in `usage` only with `--enable-cache-report`, and there only where it is not 0: with
+    `reports_cache` (the server runs with that flag) an answer with usage and without it had none. Else null
+    and absent are 'not reported'; `meta_info` always has it. Speculation counts whose identities break are
     refused as a whole.
     """
     usage, meta, extension = usage_of(final), meta_info(final), sglext(final)
     output = _first(usage, meta, name="completion_tokens")
     details = _mapping(usage.get("completion_tokens_details"))
     spec = speculation_counts(final).believed()
+    prompt, cached = _first(usage, meta, name="prompt_tokens"), _cached(usage, meta, extension)
     return Usage(
-        prompt_tokens=_first(usage, meta, name="prompt_tokens"),
+        prompt_tokens=prompt,
         output_tokens=output,
         reasoning_tokens=_first(details, usage, meta, name="reasoning_tokens"),
-        cached_tokens=_cached(usage, meta, extension),
+        cached_tokens=0 if cached is None and reports_cache and prompt is not None else cached,
         accepted_tokens=spec.accepted,
         drafted_tokens=spec.drafted,
         spec_steps=spec.steps,

@@ -122,8 +122,8 @@ class Sim:
     ) -> Scores:
         raise ScoringError(MARK)
 
-    def read_usage(self, final: Mapping[str, Any]) -> Usage:
-        return (Vllm() if isinstance(final.get("metrics"), Mapping) else Sglang()).read_usage(final)
+    def read_usage(self, final: Mapping[str, Any], facts: Facts | None = None) -> Usage:
+        return (Vllm() if isinstance(final.get("metrics"), Mapping) else Sglang()).read_usage(final, facts)
 
     def read_log(self, lines: Iterable[str]) -> LogReadings:
         kept = list(lines)

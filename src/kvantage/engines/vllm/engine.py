@@ -97,7 +97,7 @@ class Vllm:
     ) -> Scores:
         return await score(server, messages, tools, output_ids)
 
-    def read_usage(self, final: Mapping[str, Any]) -> Usage:
+    def read_usage(self, final: Mapping[str, Any], facts: Facts | None = None) -> Usage:
         return read_usage(final)
 
     def read_log(self, lines: Iterable[str]) -> LogReadings:
