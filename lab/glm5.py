@@ -4,9 +4,9 @@
 
 writes OUT/target and OUT/dflash. Nothing is trained; what changes is the form, for the GPU's kernels:
 
-- The hidden state stands twice, [x, x] (a kernel of the MTP head takes more than 256): norms see the same mean
-  square, what reads it is halved and repeated, what writes it is repeated. Halving is exact.
-- Heads, head sizes and experts are padded with zeros, the larger head's softmax scale is folded into the query.
+- The hidden state stands twice, [x, x] (a kernel of the MTP head takes more than 256): norms see the same
+  mean square, what reads it is halved and repeated, what writes it is repeated. Halving is exact.
+- Heads, head sizes and experts are padded with zeros, the larger head's softmax scale goes into the query.
 - The query's low-rank pair is an identity in disguise: A undoes the layer norm's weights, so that the norm
   between A and B changes nothing.
 - One more layer that adds nothing: SGLang cannot hand the last layer's output to a DFlash drafter.
