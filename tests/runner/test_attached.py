@@ -161,6 +161,22 @@ def ask(url: str, text: str) -> None:
     urllib.request.urlopen(request, timeout=20).close()
 
 
+async def test_what_a_server_remembers_of_an_earlier_evening_is_not_taken_for_cold(
+    plain: str, tmp_path: Path
+) -> None:
+    """The very same study, twice, on a server that was not restarted: cold is cold, warm is warm."""
+    phases = {**PHASES, "repeat": {"output_tokens": 24}}
+    study = await recognised(study_at(tmp_path, {"none": plain}, seed=11, phases=phases))
+    for evening in ("first", "second"):
+        await measured(study, tmp_path / evening)
+        data = read_study(tmp_path / evening)
+        cells = {cell.key.phase: cell for cell in analyse(data).arms[0].cells}
+        reasons = [reason for cell in cells.values() for reason in cell.status.reasons]
+        assert not [reason for reason in reasons if "cache" in reason]
+        cold, repeat = (data.requests.cached_tokens[cells[name].rows] for name in ("cold", "repeat"))
+        assert cold.max() < 64 < repeat.min()
+
+
 def test_one_arm_an_evening(
     plain: str, drafting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
