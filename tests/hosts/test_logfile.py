@@ -11,7 +11,7 @@ from kvantage.hosts.logfile import lines_from, whole_bytes
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, deadline=None)
 def test_what_comes_after_a_mark_is_read_once_and_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bytes, after: bytes
 ) -> None:
