@@ -132,7 +132,7 @@ class Bench:
         )
         self._crew = None if self.senders is None else await self.senders.crew(concurrency)
         before = await self._snapshot()
-        lines_before = self._log_length()
+        log_before = self._log_size()
         started_ns, watch = time.monotonic_ns(), Watch()
         records: list[RequestRecord] = []
         try:
@@ -146,7 +146,7 @@ class Bench:
         finally:
             span = (started_ns, time.monotonic_ns())
             after = await self._snapshot()
-            self._keep_window(key, before, after, lines_before, span, records, watch, notes)
+            self._keep_window(key, before, after, log_before, span, records, watch, notes)
         ended = self.server.process is not None and self.server.process.exit_code() is not None
         if ended or any(each.status == "failed" for each in records):
             await self._raise_if_dead()
@@ -174,11 +174,12 @@ class Bench:
     async def _commit(
         self, key: CellKey, asks: Sequence[Ask], exchanges: Sequence[Exchange]
     ) -> list[RequestRecord]:
-        records = [self._record(key, *pair) for pair in zip(asks, exchanges, strict=True)]
         assert self.chain is not None
-        commits = [self.ledger.add_request(self.chain, each) for each in records]
-        for commit in commits:
-            await asyncio.wrap_future(commit)
+        with self.client.lag.at_rest():
+            records = [self._record(key, *pair) for pair in zip(asks, exchanges, strict=True)]
+            commits = [self.ledger.add_request(self.chain, each) for each in records]
+            for commit in commits:
+                await asyncio.wrap_future(commit)
         for each in records:
             self.observer.on(
                 "request",
@@ -247,7 +248,7 @@ class Bench:
     def _record(self, key: CellKey, ask: Ask, exchange: Exchange) -> RequestRecord:
         assert self.chain is not None
         reading = read_exchange(exchange)
-        usage, expected = self.engine.read_usage(reading.final), ask.expected_cached
+        usage, expected = self.engine.read_usage(reading.final, self.facts), ask.expected_cached
         if ask.again and usage.prompt_tokens is not None:
             expected = self.engine.expected_cached(usage.prompt_tokens, self.facts)
         made = record(
@@ -282,16 +283,16 @@ class Bench:
         except OSError:
             return None
 
-    def _log_length(self) -> int:
-        """Lines that are whole by now: the last one may still be written."""
-        return len(self.server.process.log_lines()) - 1 if self.server.process else 0
+    def _log_size(self) -> int:
+        """Bytes of the log that are whole lines by now: the last one may still be written."""
+        return self.server.process.log_size() if self.server.process else 0
 
     def _keep_window(
         self,
         key: CellKey,
         before: Snapshot | None,
         after: Snapshot | None,
-        lines_before: int,
+        log_before: int,
         span: tuple[int, int],
         records: Sequence[RequestRecord],
         watch: Watch,
@@ -300,7 +301,7 @@ class Bench:
         assert self.chain is not None
         log: LogReadings | None = None
         if self.server.process is not None:
-            log = self.engine.read_log(self.server.process.log_lines()[lines_before:])
+            log = self.engine.read_log(self.server.process.log_lines(log_before))
         known = [each.prompt_tokens for each in records if each.prompt_tokens is not None]
         self.ledger.add_window(
             self.chain,

@@ -193,7 +193,8 @@ class _Probing:
         exchange = await self.client.stream(request)
         self.sent += exchange.http_status == 200
         reading = read_exchange(exchange)
-        return reading, self.engine.read_usage(reading.final), exchange.http_status
+        usage = self.engine.read_usage(reading.final, self.seen.facts)
+        return reading, usage, exchange.http_status
 
     async def _acceptance(self, name: str) -> tuple[Reading, bool]:
         """(tokens a step, bonus included, of a prompt set; whether requests tell it themselves)."""
