@@ -60,6 +60,7 @@ def gaps_table(found: Exactness | None) -> Table:
         "99.9 %",
         "largest",
         "structural",
+        "over the floor",
         "expected",
         "p",
         "caught at 1 in 1,000",
@@ -70,7 +71,7 @@ def gaps_table(found: Exactness | None) -> Table:
             if at.gaps is None:
                 continue
             gaps = at.gaps
-            power = next((p for rate, p in at.structural_power.items() if abs(rate - 1e-3) < 1e-9), None)
+            power = next((one for one in at.power if abs(one.rate - 1e-3) < 1e-9), None)
             rows.append(
                 (
                     arm.arm,
@@ -81,18 +82,20 @@ def gaps_table(found: Exactness | None) -> Table:
                     nats(gaps.quantiles[0.999]),
                     nats(gaps.largest),
                     str(gaps.structural),
+                    str(gaps.over),
                     f"{gaps.expected:.1f}",
                     f"{gaps.p:.2g}",
-                    DASH if power is None else f"{power:.0%}",
+                    DASH if power is None else f"{power.structural:.0%} / {power.counted:.0%}",
                 )
             )
     notes = (
         "Gaps in nats, of each distinct token once: the likeliest token's logprob less the answer's, by the "
-        "control. Structural: over the edge of a near tie, twice the floor. Expected: by the control's own "
-        "rate. Last: how often a drafter with one wrong token in a thousand, each over the edge, would have "
-        "been called different.",
+        "control. Structural: over the edge of a near tie, twice the control's largest; one is enough. "
+        "Expected: over the floor, by the control's own rate. Last: how often a drafter with one wrong token "
+        "in a thousand would have been called different, if each is structural / if each is just over the "
+        "floor.",
     )
-    return Table("Exactness: gaps", columns, tuple(rows), tuple(range(1, 11)), notes if rows else ())
+    return Table("Exactness: gaps", columns, tuple(rows), tuple(range(1, 12)), notes if rows else ())
 
 
 def worst_table(found: Exactness | None) -> Table:

@@ -114,11 +114,20 @@ def _at(at: AtConcurrency, found: Exactness) -> dict[str, Any]:
             "quantiles": [{"quantile": q, "gap": _n(value, "nats")} for q, value in gaps.quantiles.items()],
             "largest": _n(gaps.largest, "nats"),
             "structural": _n(gaps.structural, "tokens"),
-            "expected_structural": _n(gaps.expected, "tokens"),
+            "over_floor": _n(gaps.over, "tokens"),
+            "expected_over_floor": _n(gaps.expected, "tokens"),
             "control_tokens": _n(gaps.control_tokens, "tokens"),
-            "control_structural": _n(gaps.control_structural, "tokens"),
+            "control_over_floor": _n(gaps.control_over, "tokens"),
+            "worst": {"prompt_id": gaps.worst[0], "position": gaps.worst[1]},
             "p": _n(gaps.p, "1"),
-            "power": _power(at.structural_power),
+            "power": [
+                {
+                    "wrong_per_token": _n(one.rate, "1/token"),
+                    "power_if_structural": _n(one.structural, "1"),
+                    "power_if_just_over_floor": _n(one.counted, "1"),
+                }
+                for one in at.power
+            ],
         },
         "differences": [_difference(one) for one in at.differences],
         "stream": None if at.stream is None else _stream(at.stream),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from kvantage.analysis.exactness.divergence import Pair, first_divergence
-from kvantage.analysis.exactness.rescoring import describe_gaps, more_p, noise_floor, structural_power
+from kvantage.analysis.exactness.rescoring import describe_gaps, more_p, noise_floor, power_at
 from kvantage.analysis.exactness.sampling import compare_prefixes, detectable_effect, holm
 from kvantage.analysis.exactness.streams import DEFECT, check_streams
 from kvantage.analysis.exactness.survival import compare_survival, square, survival_curve, survival_power
@@ -123,13 +124,16 @@ def test_the_floors_interval_covers_the_true_quantile(seed: int) -> None:
 def test_fishers_test_one_sided_and_the_power_of_counting() -> None:
     assert more_p(0, 100, 0, 100) == 1.0
     assert more_p(8, 1000, 0, 1000) == pytest.approx(stats.fisher_exact([[8, 992], [0, 1000]], "greater")[1])
+    toy = Toy(ties=0, length=500).ask("arm", 1)
     floor = noise_floor(np.zeros(10_000), 0.999)
     assert floor is not None
-    gaps = describe_gaps("arm", np.zeros(10_000), np.zeros(10_000), floor)
+    gaps = describe_gaps("arm", toy.answers, toy.scores, np.zeros(10_000), floor)
     assert gaps is not None
-    power = structural_power(gaps, (0.0001, 0.001, 0.003))
-    assert power[0.0001] < power[0.001] < power[0.003]
-    assert power[0.003] > 0.99
+    assert (gaps.tokens, gaps.over, gaps.structural) == (10_000, 0, 0)
+    power = power_at(gaps, (0.0001, 0.001, 0.003))
+    assert [one.structural for one in power] == pytest.approx([1 - math.exp(-n) for n in (1, 10, 30)])
+    assert power[0].counted < power[1].counted < power[2].counted
+    assert power[2].counted > 0.99
 
 
 def test_mcnemar_and_tango() -> None:

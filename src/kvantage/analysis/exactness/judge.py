@@ -24,11 +24,12 @@ from kvantage.analysis.exactness.drafted import Drafting, drafting_of
 from kvantage.analysis.exactness.rescoring import (
     Floor,
     Gaps,
+    Power,
     all_zero,
     describe_gaps,
     distinct_gaps,
     noise_floor,
-    structural_power,
+    power_at,
 )
 from kvantage.analysis.exactness.sampling import PrefixTest, compare_prefixes
 from kvantage.analysis.exactness.streams import StreamCheck, check_streams
@@ -65,7 +66,7 @@ class AtConcurrency:
     curves: tuple[Curve, ...]
     survival_power: Mapping[float, float]
     gaps: Gaps | None
-    structural_power: Mapping[float, float]
+    power: tuple[Power, ...]
     differences: tuple[Difference, ...]
     left_out: tuple[str, ...]
     drafting: Drafting
@@ -287,7 +288,7 @@ class _Judging:
         compared = compare_survival(squares, pairs_off, pairs_mixed) if pairs_off and pairs_mixed else None
         gaps = None
         if self.floor is not None:
-            gaps = describe_gaps(self.arm, distinct_gaps(kept, self.data.scores), self.own, self.floor)
+            gaps = describe_gaps(self.arm, kept, self.data.scores, self.own, self.floor)
         found = differences(self.arm, pairs_mixed, self.data.scores, self.floor)
         reason = self._void(mine, theirs, both, pairs_off, pairs_mixed, drafting)
         told = (
@@ -313,7 +314,7 @@ class _Judging:
             tuple(each for each in curves if each),
             survival_power(squares, RATES) if compared is not None else {},
             gaps,
-            structural_power(gaps, RATES) if gaps is not None else {},
+            power_at(gaps, RATES) if gaps is not None else (),
             found,
             tuple(left_out),
             drafting,

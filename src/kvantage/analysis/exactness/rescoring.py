@@ -18,11 +18,12 @@ RESOLUTION = 1e-4
 of 20 have a spacing of 2e-6, and sums of their exponentials lose some bits more.
 """
 EDGE = 2.0
-"""A near tie is a gap up to so many floors: the floor is one path's noise against the scorer's, and here
-two other paths meet.
+"""A near tie is a gap up to so many times the largest that the control's own tokens show (and the floor at
+least): that is one path's noise against the scorer's, and here two other paths meet. The floor alone would
+not do: a thousandth of the tokens lies over it by its own definition.
 """
 LEVEL = 0.01
-"""The level at which more structural tokens than the control's own are called a difference."""
+"""The level at which more tokens over the floor than the control's own rate gives are a difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +48,16 @@ class Floor:
     @property
     def edge(self) -> float:
         """The largest gap that is called a near tie, in nats."""
-        return EDGE * self.limit
+        return EDGE * max(self.limit, self.largest)
 
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
     """The distribution of an arm's gaps: each distinct token after its prefix once.
 
-    `structural` counts those over the floor's edge, `expected` what the control's own rate would give.
+    `over` counts those over the floor, `expected` what the control's own rate gives in as many tokens, `p`
+    tells the two apart (Fisher's exact test, one-sided). `structural` counts those over the edge of a near
+    tie: one is enough. `worst` is the largest, as (prompt, place).
     """
 
     arm: str
@@ -62,15 +65,17 @@ class Gaps:
     zero: int
     quantiles: Mapping[float, float]
     largest: float
+    worst: tuple[str, int]
     structural: int
+    over: int
     control_tokens: int
-    control_structural: int
+    control_over: int
     p: float
 
     @property
     def expected(self) -> float:
-        """Structural tokens that the control's own rate gives in as many tokens."""
-        return self.control_structural / max(1, self.control_tokens) * self.tokens
+        """Tokens over the floor that the control's own rate gives in as many tokens."""
+        return self.control_over / max(1, self.control_tokens) * self.tokens
 
 
 def noise_floor(gaps: NDArray[np.float64], quantile: float, confidence: float = 0.95) -> Floor | None:
@@ -116,26 +121,42 @@ def distinct_gaps(answers: Iterable[Answer], scores: Mapping[str, Scores]) -> ND
 
 
 def describe_gaps(
-    arm: str, gaps: NDArray[np.float64], control: NDArray[np.float64], floor: Floor
+    arm: str,
+    answers: Sequence[Answer],
+    scores: Mapping[str, Scores],
+    control: NDArray[np.float64],
+    floor: Floor,
 ) -> Gaps | None:
-    """An arm's gaps against the control's own. None without a gap.
-
-    `p` is Fisher's exact test, one-sided, that the arm has no more structural tokens than the control.
-    """
+    """An arm's gaps against the control's own. None where none of its answers was scored."""
+    gaps = distinct_gaps(answers, scores)
     if not gaps.size:
         return None
-    over, own = int((gaps > floor.edge).sum()), int((control > floor.edge).sum())
+    over, own = int((gaps > floor.limit).sum()), int((control > floor.limit).sum())
     return Gaps(
         arm,
         len(gaps),
         int((gaps == 0).sum()),
         {q: float(np.quantile(gaps, q, method="higher")) for q in (0.5, 0.9, 0.99, 0.999)},
         float(gaps.max()),
+        _worst(answers, scores),
+        int((gaps > floor.edge).sum()),
         over,
         len(control),
         own,
         more_p(over, len(gaps), own, len(control)),
     )
+
+
+def _worst(answers: Sequence[Answer], scores: Mapping[str, Scores]) -> tuple[str, int]:
+    """The prompt and the place of the largest gap."""
+    found = ("", 0)
+    largest = -1.0
+    for answer in answers:
+        told = scores.get(answer.digest or "")
+        if told is not None and told.gaps and max(told.gaps) > largest:
+            largest = max(told.gaps)
+            found = (answer.prompt_id, told.gaps.index(largest))
+    return found
 
 
 def more_p(over: int, number: int, own: int, of: int) -> float:
@@ -145,24 +166,39 @@ def more_p(over: int, number: int, own: int, of: int) -> float:
     return float(stats.hypergeom.sf(over - 1, number + of, over + own, number))
 
 
-def structural_power(gaps: Gaps, rates: Sequence[float]) -> Mapping[float, float]:
-    """How often a drafter with so many wrong tokens for each token would have been called different, by the
-    count of structural tokens alone: wrong tokens whose gap is over the edge, Poisson in number.
+@dataclass(frozen=True, slots=True)
+class Power:
+    """How often a drafter with so many wrong tokens for each token would have been called different.
+
+    `structural` where each wrong token lies over the edge of a near tie, so that one is enough; `counted`
+    where each lies only just over the floor, so that their number has to tell.
     """
+
+    rate: float
+    structural: float
+    counted: float
+
+
+def power_at(gaps: Gaps, rates: Sequence[float]) -> tuple[Power, ...]:
+    """The power of this study's tokens at each rate; wrong tokens come as a Poisson number."""
     from scipy import stats
 
     least = next(
         (
             count
             for count in range(1, gaps.tokens + 1)
-            if more_p(count, gaps.tokens, gaps.control_structural, gaps.control_tokens) < LEVEL
+            if more_p(count, gaps.tokens, gaps.control_over, gaps.control_tokens) < LEVEL
         ),
         None,
     )
-    if least is None:
-        return dict.fromkeys(rates, 0.0)
-    base = gaps.expected
-    return {rate: float(stats.poisson.sf(least - 1, base + rate * gaps.tokens)) for rate in rates}
+    return tuple(
+        Power(
+            rate,
+            float(-np.expm1(-rate * gaps.tokens)),
+            0.0 if least is None else float(stats.poisson.sf(least - 1, gaps.expected + rate * gaps.tokens)),
+        )
+        for rate in rates
+    )
 
 
 def all_zero(scores: Iterable[Scores]) -> bool:

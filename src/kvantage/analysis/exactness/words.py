@@ -44,10 +44,9 @@ def say(
 ) -> Words:
     """The verdict on one arm at one concurrency, from pairs that can be compared.
 
-    Structural tokens beyond what the control's own rate gives, or a structural first divergence, is
-    'differs'. Else, where pairs of arm and control part no sooner than pairs of the control,
-    'consistent with the off-vs-off floor'; where they part sooner, at gaps under the floor,
-    'near-tie flips only'.
+    A structural token, or more tokens over the floor than the control's own rate gives, is 'differs'. Else,
+    where pairs of arm and control part no sooner than pairs of the control, 'consistent with the off-vs-off
+    floor'; where they part sooner, 'near-tie flips only'.
     """
     prompts = len({each.prompt_id for each in mixed})
     apart = [each for each in mixed if not each.identical]
@@ -60,8 +59,8 @@ def say(
         )
         return Words("bit-identical", f"bit-identical on {prompts} prompts, {places:,} {unit}", own + also)
     structural = [one for one in found if one.cls == "structural"]
-    if gaps is not None and floor is not None and (structural or gaps.p < LEVEL):
-        return _differs(structural, found, gaps, floor, own + also)
+    if gaps is not None and floor is not None and (structural or gaps.structural or gaps.p < LEVEL):
+        return _differs(structural, gaps, floor, own + also)
     sooner = compared is not None and compared.p < SOONER
     p = f", p = {compared.p:.3f}" if compared is not None else ""
     epsilon = f"{floor.limit:.3g} nats" if floor is not None else f"not measured: {no_floor}"
@@ -81,17 +80,18 @@ def say(
     return Words("near-tie flips only", "near-tie flips only", detail)
 
 
-def _differs(
-    structural: Sequence[Difference], found: Sequence[Difference], gaps: Gaps, floor: Floor, own: str
-) -> Words:
-    worst = structural[0] if structural else found[0]
-    gap = f"{worst.gap:.3g} nats" if worst.gap is not None else "not scored"
+def _differs(structural: Sequence[Difference], gaps: Gaps, floor: Floor, own: str) -> Words:
+    """Named is the worst first divergence, or, where none is structural, the token with the largest gap."""
+    if structural and structural[0].gap is not None:
+        prompt, place, gap = structural[0].prompt_id, structural[0].position, structural[0].gap
+    else:
+        (prompt, place), gap = gaps.worst, gaps.largest
     detail = (
-        f"gap {gap} where {floor.edge:.3g} is the edge of a near tie; {gaps.structural:,} of {gaps.tokens:,} "
-        f"tokens are over it, {gaps.expected:.1f} expected by the control's own (p = {gaps.p:.2g}); {own}"
+        f"gap {gap:.3g} nats where a near tie ends at {floor.edge:.3g}; {gaps.structural:,} of "
+        f"{gaps.tokens:,} tokens are over that, {gaps.over:,} over the floor of {floor.limit:.3g}, "
+        f"{gaps.expected:.1f} expected by the control's own rate (p = {gaps.p:.2g}); {own}"
     )
-    said = f"differs: structural at prompt {worst.prompt_id}, token {worst.position}"
-    return Words("differs", said, detail)
+    return Words("differs", f"differs: structural at prompt {prompt}, token {place}", detail)
 
 
 def sampled(tests: Sequence[PrefixTest]) -> Words | None:

@@ -25,7 +25,7 @@ SURVIVAL_NOTE = (
 )
 GAP_NOTE = (
     "Each distinct token once, scored by the control. The rules: the floor, and the edge of a near tie "
-    "(twice the floor). Tokens with no gap are in the share and not in the picture."
+    "(twice the control's largest gap). Tokens with no gap are in the share and not in the picture."
 )
 
 
@@ -85,18 +85,18 @@ def _survival(findings: Findings, found: Exactness, concurrency: int) -> Figure 
         return None
     shown = [arm for arm, _ in curves]
     base = alt.Chart().encode(
-        x=alt.X("place:Q", title=f"{found.unit} into the answer"),
+        x=alt.X("place:Q", title=f"place in the answer ({found.unit})"),
         color=arms.colour(findings, shown),
     )
     share = alt.Y(
         "share:Q",
         title="pairs still the same (share)",
         scale=alt.Scale(domain=[0, 1]),
-        axis=alt.Axis(format=".0%"),
+        axis=alt.Axis(format=".0%", grid=True),
     )
     chart = alt.layer(
         base.mark_area(opacity=0.12, interpolate="step-after").encode(
-            y=alt.Y("low:Q", title=None), y2="high:Q"
+            y=alt.Y("low:Q", title="pairs still the same (share)"), y2="high:Q"
         ),
         base.mark_line(strokeWidth=2, interpolate="step-after").encode(y=share, tooltip=tips(rows, UNITS)),
     ).properties(width="container", height=220)
