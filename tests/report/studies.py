@@ -6,12 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 from kvantage.analysis import analyse
+from kvantage.analysis.exactness.judge import Asked, judge
 from kvantage.analysis.findings import Findings
 from kvantage.core import Speculation
 from kvantage.core.columns import SkippedPhase
 from tests.analysis.builder import STUDY, Request, StudyBuilder, drafting, short, two_arms, wave
+from tests.analysis.exactness.toy import Toy
+from tests.analysis.test_foretold import findings as foretold
 from tests.analysis.test_ladder import rung
 from tests.analysis.test_sweep import loop
+from tests.report.test_clocks import watched
 
 EVIL = (
     "</script><img src=x onerror=\"document.title='owned'\"><style>*{display:none}</style>{{7*7}}"
@@ -73,6 +77,14 @@ def _positions(arm: str, made: list[Request]) -> tuple[float, ...] | None:
     accepted = sum(each.accepted or 0 for each in made)
     first = min(steps, accepted * 0.5)
     return (first, accepted * 0.3, accepted - first - accepted * 0.3)
+
+
+def everything() -> Findings:
+    """That study with clocks, exactness and predictions: every section of the page."""
+    found = analyse(watched(every_phase().data()))
+    toy = Toy(gaps=(0.0, 0.0625)).ask("none", 3).ask("mtp", 2, seed=1)
+    exact = judge(toy.data(), Asked("none", ("none", "mtp"), {"none": False, "mtp": True}))
+    return replace(found, exactness=exact, foresight=foretold().foresight)
 
 
 def hostile() -> Findings:

@@ -13,11 +13,10 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from kvantage.analysis import analyse
 from kvantage.report import write_html
 from kvantage.report.escape import spelled
 from tests.report.chromium import THEMES, WIDTHS, browser, opened
-from tests.report.studies import EVIL, every_phase, hostile
+from tests.report.studies import EVIL, everything, hostile
 
 __all__ = ["browser"]
 
@@ -34,7 +33,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A page with every phase, and one whose every text is hostile."""
     folder = tmp_path_factory.mktemp("pages")
     paths = {name: folder / f"{name}.html" for name in ("every", "hostile")}
-    write_html(analyse(every_phase().data()), paths["every"])
+    write_html(everything(), paths["every"])
     write_html(hostile(), paths["hostile"])
     return paths
 

@@ -48,9 +48,9 @@ def _energy(findings: Findings) -> Figure | None:
         return None
     shown = [str(row["arm"]) for row in rows]
     base = alt.Chart().encode(
-        y=alt.Y("cell:N", title=None, sort=None, axis=alt.Axis(labelLimit=180)),
+        y=alt.Y("cell:N", title=None, sort=None, axis=alt.Axis(labelLimit=180, grid=True, tickBand="extent")),
         color=arms.colour(findings, shown),
-        yOffset=alt.YOffset("arm:N", sort=None),
+        yOffset=alt.YOffset("arm:N", sort=arms.order(findings), scale=alt.Scale(paddingOuter=0.3)),
     )
     x = alt.X("joules_per_token:Q", title="energy (J/token)", scale=alt.Scale(zero=True))
     chart = alt.layer(
@@ -58,7 +58,7 @@ def _energy(findings: Findings) -> Figure | None:
         base.mark_point(filled=True, size=60, opacity=1).encode(
             x=x, shape=arms.shape(findings, shown), tooltip=tips(rows, UNITS)
         ),
-    ).properties(width="container", height=alt.Step(16))
+    ).properties(width="container", height=arms.height(shown, 14, len({row["cell"] for row in rows})))
     least = min(rows, key=lambda row: float(row["joules_per_token"] or 0))
     return Figure(
         name="energy",
@@ -97,9 +97,9 @@ def _clocks(findings: Findings) -> Figure | None:
     shown = [str(row["arm"]) for row in rows]
     stepped = [cell for cell in cells if cell.clock == "stepped"]
     base = alt.Chart().encode(
-        y=alt.Y("cell:N", title=None, sort=None, axis=alt.Axis(labelLimit=180)),
+        y=alt.Y("cell:N", title=None, sort=None, axis=alt.Axis(labelLimit=180, grid=True, tickBand="extent")),
         color=arms.colour(findings, shown),
-        yOffset=alt.YOffset("arm:N", sort=None),
+        yOffset=alt.YOffset("arm:N", sort=arms.order(findings), scale=alt.Scale(paddingOuter=0.3)),
     )
     x = alt.X("sm_clock:Q", title="SM clock (MHz)", scale=alt.Scale(zero=False, padding=12))
     chart = alt.layer(
@@ -107,7 +107,7 @@ def _clocks(findings: Findings) -> Figure | None:
         base.mark_point(filled=True, size=45, opacity=1).encode(
             x=x, shape=arms.shape(findings, shown), tooltip=tips(rows, CLOCK_UNITS)
         ),
-    ).properties(width="container", height=alt.Step(16))
+    ).properties(width="container", height=arms.height(shown, 14, len({row["cell"] for row in rows})))
     title = (
         f"A clock changed its level in {len(stepped)} of {len(cells)} cells, which are void"
         if stepped
