@@ -2,7 +2,8 @@
 
 import pytest
 
-from kvantage.engines.vllm.death import exit_words, explain_death
+from kvantage.engines.startup import exit_words
+from kvantage.engines.vllm.death import explain_death
 from tests.engines.vllm.data import LOGS, lines
 
 

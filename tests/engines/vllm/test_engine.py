@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from kvantage.core import ArmFailed, UsageError
-from kvantage.engines import engine_named
-from kvantage.engines.vllm import cache, ready
+from kvantage.engines import engine_named, startup
+from kvantage.engines.vllm import cache
 from tests.engines.vllm.data import CAPTURES, text
 from tests.engines.vllm.standin import Process, serving
 
@@ -21,8 +21,8 @@ vllm = engine_named("vllm")
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ready, "BETWEEN_POLLS_S", 0.01)
-    monkeypatch.setattr(ready, "DYING_S", 0.05)
+    monkeypatch.setattr(startup, "BETWEEN_POLLS_S", 0.01)
+    monkeypatch.setattr(startup, "DYING_S", 0.05)
     monkeypatch.setattr(cache, "BETWEEN_TRIES_S", 0.01)
 
 

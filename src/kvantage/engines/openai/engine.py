@@ -37,11 +37,11 @@ from kvantage.engines.sglang import metrics as sglang_metrics
 from kvantage.engines.sglang import score as sglang_score
 from kvantage.engines.simulated import OPTION
 from kvantage.engines.spelling import did_you_mean
+from kvantage.engines.startup import said, tokens_of
 from kvantage.engines.vllm import Vllm
 from kvantage.engines.vllm import metrics as vllm_metrics
 from kvantage.engines.vllm import score as vllm_score
 from kvantage.engines.vllm.counters import delta
-from kvantage.engines.vllm.ready import said, tokens_of
 
 ENGINE_OPTIONS = frozenset({OPTION, "behind", "key_env", "served", "url"})
 _BEHIND: Mapping[str, Callable[[], Engine]] = {"llamacpp": Llamacpp, "sglang": Sglang, "vllm": Vllm}

@@ -68,12 +68,3 @@ def causes(raw: Sequence[str]) -> list[str]:
 def distinct(texts: list[str]) -> list[str]:
     """Each text once, in order."""
     return list(dict.fromkeys(texts))
-
-
-def exit_words(status: int) -> str:
-    """How a process ended, for the person."""
-    if status == -9:
-        return "it was killed (signal 9): often the system, for lack of memory"
-    if status < 0:
-        return f"it died of signal {-status}"
-    return f"it ended with status {status}"

@@ -20,6 +20,7 @@ from kvantage.core import (
     Usage,
 )
 from kvantage.engines.http import ask, fetch
+from kvantage.engines.startup import wait_until_serving
 from kvantage.engines.vllm.boot import boot_log
 from kvantage.engines.vllm.cache import expected_cached, flush_cache
 from kvantage.engines.vllm.checks import problems
@@ -29,7 +30,6 @@ from kvantage.engines.vllm.death import explain_death
 from kvantage.engines.vllm.facts import Told, facts
 from kvantage.engines.vllm.log import read_log
 from kvantage.engines.vllm.metrics import cache_config, look, snapshot
-from kvantage.engines.vllm.ready import ready
 from kvantage.engines.vllm.request import request_extras
 from kvantage.engines.vllm.score import read_ids, score
 from kvantage.engines.vllm.usage import read_usage
@@ -47,7 +47,7 @@ class Vllm:
         return command(arm, host, port)
 
     async def ready(self, server: Server, within_s: float) -> None:
-        await ready(server, within_s)
+        await wait_until_serving(server, within_s, self.explain_death)
 
     async def facts(self, server: Server) -> Facts:
         """From the log, /metrics, /server_info and /version; a part that is not served is missing."""
