@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from kvantage.analysis.analyse import analyse
 from kvantage.analysis.sequential import look
 from kvantage.analysis.spending import Spending
-from tests.analysis.boots import booted
-from tests.analysis.builder import STUDY, StudyBuilder
+from kvantage.analysis.stats import t_quantile
+from tests.analysis.boots import MTP, booted
+from tests.analysis.builder import STUDY, StudyBuilder, drafting, short
 
 UNTIL = {"margin": 0.03, "confidence": 0.95, "max_boots": 6, "max_hours": None}
 
 
 def test_the_error_is_spent_whole_and_no_more() -> None:
     spending = Spending(6, 0.95)
-    assert [spending.alpha(boots) for boots in range(8)] == pytest.approx([0, 0, 0, *[0.0125] * 4, 0])
-    assert sum(spending.alpha(boots) for boots in range(20)) == pytest.approx(0.05)
-    assert spending.level().confidence == pytest.approx(0.9875)
-    assert spending.level().words == "; one of 4 looks that together keep 95 %"
+    assert [spending.spent(boots) for boots in (2, 3, 6)] == pytest.approx([0, 0.0125, 0.05])
+    levels = [spending.alpha(boots) for boots in range(2, 8)]
+    assert levels[0] == 0
+    assert levels[1:5] == pytest.approx([0.0120, 0.0131, 0.0182, 0.0261], abs=0.0001)
+    assert levels[5] == levels[4]
+    assert spending.level(4).words == "; look 2 of 4, which together keep 95 %"
+
+
+def test_a_single_look_has_all_the_error() -> None:
+    assert Spending(3, 0.9).alpha(3) == pytest.approx(0.1, rel=0.02)
+    assert Spending(3, 0.9).level(3).words == ""
+
+
+@pytest.mark.parametrize(("last", "error"), [(6, 0.05), (4, 0.05), (6, 0.05 / 6)])
+def test_looks_at_equal_arms_are_wrong_no_oftener_than_declared(last: int, error: float) -> None:
+    """200,000 sequences of boots of equal arms, of another seed than the levels'."""
+    draws = np.random.default_rng(7).standard_normal((200_000, last))
+    spending = Spending(last, 1 - error)
+    wrong = np.zeros(len(draws), dtype=bool)
+    for boots in range(3, last + 1):
+        seen = draws[:, :boots]
+        half = t_quantile(boots - 1, spending.level(boots).confidence) * seen.std(axis=1, ddof=1)
+        wrong |= np.abs(seen.mean(axis=1)) > half / np.sqrt(boots)
+    assert 0.8 * error < wrong.mean() < error * 1.02
 
 
 def test_nothing_is_decided_before_three_boots() -> None:
@@ -33,6 +55,18 @@ def test_a_clear_winner_is_decided_at_the_first_look() -> None:
     assert found.decided
     assert found.out == ("none",)
     assert found.words.startswith("After 3 boots an arm 'mtp' leads; 'none' is out: behind 'mtp'")
+
+
+def test_one_sound_boot_decides_nothing() -> None:
+    builder = booted({"none": 1.0}, 3, until=UNTIL)
+    for block in range(3):
+        builder.arm("mtp", MTP, block=block)
+        late = {"lag_s": 1.0} if block else {}
+        made = drafting(short([40.0, 40.1, 39.9], **late), 3, 2.5)
+        builder.cell("mtp", "short", "code", 1, made, block=block)
+    found = look(builder.data(), 3)
+    assert not found.decided
+    assert found.out == ()
 
 
 def test_noise_is_not_decided() -> None:
@@ -80,7 +114,7 @@ def test_the_report_of_a_study_that_was_looked_at_has_the_looks_intervals() -> N
     ratio = found.comparisons[0].ratio("decode_tok_s", "short", "code")
     assert ratio is not None
     assert ratio.replication == (
-        "98.75 % t interval over 3 boots of each arm, paired by block; one of 4 looks that together keep 95 %"
+        "98.8 % t interval over 3 boots of each arm, paired by block; look 1 of 4, which together keep 95 %"
     )
 
 

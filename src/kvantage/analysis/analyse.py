@@ -60,7 +60,7 @@ def analyse(data: StudyData) -> Findings:
     measured, pools = studied.measured, studied.pools
     lengths = _lengths(data, measured)
     arms = tuple(_arm(data, arm, measured, pools[arm.name], lengths) for arm in data.arms)
-    comparisons = _compare(data, measured, pools, booted)
+    comparisons = _compare(data, studied)
     trades = tuple(
         weigh(comparison, pools[comparison.arm], pools[comparison.baseline])
         for comparison in comparisons
@@ -202,13 +202,10 @@ def _boot(boot: BootRow) -> BootFindings:
     )
 
 
-def _compare(
-    data: StudyData,
-    measured: dict[str, tuple[MeasuredCell, ...]],
-    pools: dict[str, Pool],
-    booted: Mapping[str, Sequence[Facts]],
-) -> tuple[Comparison, ...]:
+def _compare(data: StudyData, studied: Studied) -> tuple[Comparison, ...]:
     """Each arm against the control, then every other pair, the later arm against the earlier."""
+    measured, pools, booted = studied.measured, studied.pools, studied.booted
+    level = asked.level(data.study, studied.boots)
     names = [arm.name for arm in data.arms]
     others = [name for name in names if name != data.control]
     pairs = [(name, data.control) for name in others if data.control in names]
@@ -217,9 +214,7 @@ def _compare(
     found = []
     for arm, baseline in pairs:
         drafting = drafts(settings[baseline], next(iter(booted[baseline]), None))
-        ratios = compare_cells(
-            data.requests, measured[arm], measured[baseline], drafting, asked.level(data.study)
-        )
+        ratios = compare_cells(data.requests, measured[arm], measured[baseline], drafting, level)
         crossover, phase = crossing(ratios)
         found.append(
             Comparison(
@@ -292,7 +287,9 @@ def _verdict(
         candidates.append(
             Candidate(arm.name, figure(policy.objective, cells), arm.pool, failed, keep(policy, evidence))
         )
-    margins = margins_of(data.requests, policy.objective, studied.measured, asked.level(data.study))
+    margins = margins_of(
+        data.requests, policy.objective, studied.measured, asked.level(data.study, studied.boots)
+    )
     return decide(policy, candidates, margins, data.control, asked.margin(data.study), drift)
 
 

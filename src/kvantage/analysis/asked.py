@@ -185,10 +185,12 @@ def spending(study: Mapping[str, Any]) -> Spending | None:
     return Spending(last, float(until.get("confidence") or CONFIDENCE), first)
 
 
-def level(study: Mapping[str, Any]) -> Level | None:
-    """The level of the intervals of a study with a target; None where its number of boots is fixed."""
+def level(study: Mapping[str, Any], boots: int) -> Level | None:
+    """The level of the intervals of a study with a target that was looked at after so many boots; None where
+    its number of boots is fixed.
+    """
     found = spending(study)
-    return None if found is None else found.level()
+    return None if found is None else found.level(boots)
 
 
 def margin(study: Mapping[str, Any]) -> float:

@@ -36,7 +36,10 @@ def bootstrap_interval(
     common = _common(effects)
     prompts = [_prompt_groups(effect, common) for effect in effects]
     inside = float(np.mean([_noise(groups) for groups in prompts]))
-    kept = _shrink(float(means.var(ddof=1)), inside)
+    whole = float(means.var(ddof=1))
+    kept = _shrink(whole, inside)
+    # where the boots vary by less than their requests explain, chance made them: the whole stays what it is
+    scale = min(1.0, math.sqrt(whole / inside)) if inside > 0 else 1.0
     most = max(1, max((sum(len(group) for group in groups) for groups in prompts), default=1))
     draws = max(400, min(DRAWS, MOST_VALUES // (number * most)))
     chosen = rng.integers(number, size=(draws, number))
@@ -44,7 +47,7 @@ def bootstrap_interval(
     if kept < 1:
         for boot, groups in enumerate(prompts):
             where = np.nonzero(chosen == boot)
-            totals[where] += _inside_draws(groups, len(where[0]), rng)
+            totals[where] += scale * _inside_draws(groups, len(where[0]), rng)
     found = centre + totals.mean(axis=1)
     tail = _widened_tail(number, confidence)
     low, high = np.quantile(found, [tail, 1 - tail])
@@ -103,7 +106,9 @@ def _inside_draws(groups: list[Floats], draws: int, rng: np.random.Generator) ->
     prompt_means = np.array([float(group.mean()) for group in groups])
     repeats = [group - group.mean() for group in groups]
     below = float(np.mean([group.var(ddof=1) / group.size if group.size > 1 else 0.0 for group in groups]))
-    kept = _shrink(float(prompt_means.var(ddof=1)), below)
+    whole = float(prompt_means.var(ddof=1))
+    kept = _shrink(whole, below)
+    scale = min(1.0, math.sqrt(whole / below)) if below > 0 else 1.0
     chosen = rng.integers(count, size=(draws, count))
     total = kept * prompt_means[chosen] * math.sqrt(count / (count - 1))
     if any(group.size > 1 for group in groups):
@@ -112,6 +117,6 @@ def _inside_draws(groups: list[Floats], draws: int, rng: np.random.Generator) ->
                 continue
             rows, columns = np.nonzero(chosen == place)
             drawn = group[rng.integers(group.size, size=(len(rows), group.size))].mean(axis=1)
-            total[rows, columns] += drawn * math.sqrt(group.size / (group.size - 1))
+            total[rows, columns] += scale * drawn * math.sqrt(group.size / (group.size - 1))
     means: Floats = total.mean(axis=1)
     return means

@@ -68,14 +68,15 @@ def margins_of(
     objective: Objective,
     measured: Mapping[str, Sequence[MeasuredCell]],
     level: Level | None,
+    least: int = 1,
 ) -> dict[tuple[str, str], Margin]:
-    """The margin of every pair of arms that has one, the later arm of the study over the earlier."""
+    """The margin of every pair of arms with at least `least` sound blocks, the later arm over the earlier."""
     names = list(measured)
     found = {}
     for place, early in enumerate(names):
         for late in names[place + 1 :]:
             told = effects(requests, objective, measured[late], measured[early])
-            if told:
+            if len(told) >= least:
                 inference = infer_of(told, level)
                 value = math.exp(float(np.mean([effect.log for effect in told])))
                 ratio = Reading.of(

@@ -1,8 +1,8 @@
 """A look at a study that may stop: which arms are told apart, which cannot win any more, what is undecided.
 
-The looks come after each block of boots and their error is spent beforehand (`spending`). Every pair of arms
-has at each look an interval at 1 - alpha / pairs (Bonferroni): so with a chance of at most alpha over the
-whole study any of them misses, and every decision below follows from intervals that hold.
+The looks come after each block of boots and their error is spent beforehand (`spending`), in equal parts on
+every pair of arms (Bonferroni): so the chance that any pair's interval misses at any look is at most the
+whole error, and every decision below follows from intervals that hold.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ def look(data: StudyData, number: int) -> Look:
     kept = {arm: keep(policy, _evidence(studied, arm, data.control)) if policy else () for arm in names}
     fit = {arm: cells for arm, cells in studied.measured.items() if figures[arm].known}
     pairs = max(1, len(names) * (len(names) - 1) // 2)
-    level = Level(1 - spending.alpha(min(number, spending.last)) / pairs)
-    margins = margins_of(data.requests, objective, fit, level)
+    shared = Spending(spending.last, 1 - (1 - spending.confidence) / pairs, spending.first)
+    level = Level(1 - shared.alpha(number))
+    margins = margins_of(data.requests, objective, fit, level, least=2)
     margin = asked.margin(data.study)
     if policy is None:
         return _against_control(number, data.control, names, margins, margin)

@@ -73,13 +73,14 @@ class Split:
 
 
 def split_variance(effects: Sequence[BootEffect]) -> Split | None:
-    """The split of the ratios of several boots, by the moments of a two-way layout; None with one boot.
+    """The split of the ratios of several boots, by the moments of a two-way layout; None with one boot, and
+    with one request a boot.
 
     Where the boots share their prompts, what a prompt adds in every boot is taken out first (it does not
     vary between boots). Where they do not, requests are nested in boots.
     """
     boots = [effect for effect in effects if effect.requests.size]
-    if len(effects) < 2 or len(boots) < len(effects):
+    if len(effects) < 2 or len(boots) < len(effects) or all(effect.requests.size < 2 for effect in boots):
         return None
     means = np.array([effect.log for effect in effects])
     per_boot = float(np.mean([effect.requests.size for effect in effects]))
