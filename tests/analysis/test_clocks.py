@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvantage.analysis.clocks import Clocks, energy_by_arm, step_in
+from kvantage.analysis.clocks import CellClocks, Clocks, DeviceUse, energy_by_arm, step_in
 from kvantage.analysis.looks import CellLooks, Looks, joules, per_token
 from kvantage.analysis.steps import SIDE, find_step
 from kvantage.core.cell import CellKey
@@ -193,6 +195,44 @@ def test_without_devices_the_processor_is_judged_and_its_boost_forgiven() -> Non
     assert step_in(cell(machine([4700.0] * 30 + [2900.0] * 30)))[0] == "stepped"
 
 
+def h200() -> tuple[Looks, Any]:
+    """A real boot on an H200, seen through NVML: 130 s of start-up, mostly at 345 MHz, then 389 requests."""
+    told = json.loads((Path(__file__).parents[1] / "data/telemetry/h200.json").read_text())
+    columns = {
+        "at_ns": times(*told["at_s"]),
+        "power_w": numbers(*told["power_w"]),
+        "temperature_c": numbers(*told["temperature_c"]),
+        "reasons": np.array(told["reasons"], dtype=np.int64),
+        "memory_used_bytes": numbers(*told["memory_used_mib"]) * 2**20,
+    }
+    return device(told["sm_mhz"], **columns), np.array(told["requests"]) * SECOND
+
+
+def test_a_real_gpu_comes_up_from_idle_and_its_work_is_steady() -> None:
+    looked, requests = h200()
+    sent, first, ended = (tuple(column / SECOND) for column in requests.T)
+    risen = find_step(looked.sm_mhz, 0.05)
+    assert risen is not None
+    assert (risen.before, risen.after) == (345.0, 1980.0)
+    whole = cell(looked, sent=sent, first=first, ended=ended)
+    assert whole.working(looked.at_ns).sum() > 60
+    assert step_in(whole) == ("steady", None)
+
+
+def test_a_real_gpu_s_power_gives_a_plausible_energy() -> None:
+    looked, requests = h200()
+    sent, first, ended = (tuple(column / SECOND) for column in requests.T)
+    found = joules(cell(looked, sent=sent, first=first, ended=ended))
+    assert found.value is not None
+    seconds = max(ended) - min(sent)
+    assert 78 * seconds < found.value < 129 * seconds
+
+
+def test_a_cell_too_short_for_two_looks_has_no_energy() -> None:
+    short = cell(device([1980.0] * 60), sent=(3.1,), first=(3.2,), ended=(3.9,))
+    assert joules(short).missing == "the cell's 0.8 s hold fewer than 2 looks"
+
+
 # energy
 
 
@@ -223,7 +263,7 @@ def test_power_that_is_not_told_is_missing_and_not_zero() -> None:
     assert found.value is None
     assert found.missing == "GPU 1 of spark1 does not tell its power"
     holes = device([1980.0] * 60, at_ns=times(*range(30), *range(40, 70)))
-    assert joules(cell(holes)).missing == "GPU 0 of spark1 was looked at too seldom while the cell ran"
+    assert joules(cell(holes)).missing == "GPU 0 of spark1 was not looked at for seconds while the cell ran"
     none = cell(hosts=(WatchedHost("here", (), "no NVML (not found)"),))
     assert per_token(none)[0].missing == "no device told its power: no NVML (not found)"
 
@@ -241,10 +281,26 @@ def test_energy_of_an_arm_over_its_boots_and_against_the_control() -> None:
     assert mtp.to_control.note == "over 2 boots, paired by block"
 
 
+def used(arm: str, block: int, clock: float) -> CellClocks:
+    seen = Reading.of(clock, "MHz", "device", low=clock, high=clock)
+    gone = Reading.absent("not told")
+    use = DeviceUse("spark1", "0", "NVIDIA GB10", seen, gone, gone, gone, {})
+    return CellClocks(CellKey(arm, block, "short", "code", 1), "steady", None, (use,), (), gone)
+
+
+def test_an_arm_whose_clock_differs_from_the_control_s_is_named() -> None:
+    cells = (used("none", 0, 2400), used("mtp", 0, 2050), used("none", 1, 2400), used("mtp", 1, 2390))
+    assert Clocks((), cells, (), "none").unequal == (
+        "mtp, boot 0: short code at 1: GPU 0 of spark1 ran at 2,050 MHz, in the control's boot at 2,400"
+        " (-15%)",
+    )
+    assert Clocks((), cells[2:], (), "none").unequal == ()
+
+
 def test_what_is_not_told_is_said_once_each() -> None:
     gb10 = WatchedHost("spark1", (WatchedDevice("0", "NVIDIA GB10", {"memory_used_bytes": "NVML: N/A"}),))
     bare = WatchedHost("box", (), "no NVML (not found)", {"cpu_mhz": "the system tells no processor clock"})
-    assert Clocks((gb10, bare), (), ()).absences == (
+    assert Clocks((gb10, bare), (), (), "none").absences == (
         "GPU 0 of spark1: memory in use not told: NVML: N/A",
         "box: no device was looked at: no NVML (not found)",
         "box: processor clock not told: the system tells no processor clock",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -90,6 +90,30 @@ class Clocks:
     hosts: tuple[WatchedHost, ...]
     cells: tuple[CellClocks, ...]
     energy: tuple[ArmEnergy, ...]
+    control: str
+
+    @property
+    def unequal(self) -> tuple[str, ...]:
+        """Cells whose clock stood elsewhere than the control's in the same block, a sentence each: heat from
+        the evening, or a load that holds the device down by itself.
+        """
+        levels = {
+            (cell.key, use.host, use.device): use.sm_mhz.value
+            for cell in self.cells
+            for use in cell.devices
+            if use.sm_mhz.value
+        }
+        found = []
+        for (key, host, device), level in levels.items():
+            theirs = levels.get((replace(key, arm=self.control), host, device))
+            if theirs is None or abs(level - theirs) < DEVICE_STEP * max(level, theirs):
+                continue
+            place = f"{key.arm}, boot {key.block}: {key.phase} {key.workload} at {key.concurrency}"
+            found.append(
+                f"{place}: GPU {device} of {host} ran at {level:,.0f} MHz, in the control's boot at {theirs:,.0f}"
+                f" ({(level - theirs) / max(level, theirs):+.0%})"
+            )
+        return tuple(found)
 
     @property
     def absences(self) -> tuple[str, ...]:
@@ -228,6 +252,7 @@ def gather(
         tuple(told[key] for key in hosts),
         tuple(cell for cell, _ in cells),
         energy_by_arm(sound, arms, control),
+        control,
     )
 
 

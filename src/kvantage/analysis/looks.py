@@ -14,13 +14,15 @@ from kvantage.core.reading import Reading
 from kvantage.core.telemetry import MACHINE, WatchedDevice, WatchedHost
 
 GRACE_S = 1.0
-"""A clock needs less than that to come up from idle; looks within it, after work began, tell of the ramp."""
+"""A clock needs less than that to come up from idle, and more to fall back; looks within it, after work
+began, tell of the ramp."""
 LONG_PREFILL_S = 1.0
 """While a prompt is read for longer than that, a device draws other power and may run at another clock."""
 TAKEN_BYTES = 256 * 2**20
 """A device serves when the memory in use on it grew by so much since before the server was started."""
 WIDEST_GAP_S = 5.0
 """Power is not carried over a longer time without a look."""
+FEWEST_LOOKS = 2
 NANO = 1e-9
 
 
@@ -78,10 +80,12 @@ class CellLooks:
 
     @cached_property
     def _busy(self) -> tuple[Ints, Ints]:
-        """Starts and ends of the times in which at least one request is at work."""
+        """Starts and ends of the times in which at least one request is at work; pauses of less than a second
+        are work, since no clock falls within them.
+        """
         order = np.argsort(self.sent_ns, kind="stable")
         sent, ended = self.sent_ns[order], np.maximum.accumulate(self.ended_ns[order])
-        opens = np.concatenate(([True], sent[1:] > ended[:-1]))
+        opens = np.concatenate(([True], sent[1:] - ended[:-1] > GRACE_S / NANO))
         starts = sent[opens]
         ends = ended[np.concatenate((np.flatnonzero(opens)[1:] - 1, [len(sent) - 1]))]
         return starts, ends
@@ -165,8 +169,11 @@ def joules(looks: CellLooks) -> Reading:
         inside = looks.inside(at)
         number = max(number, int(inside.sum()))
         seen = np.concatenate(([looks.start_ns], at[inside], [looks.end_ns]))
-        if inside.sum() < 2 or np.diff(seen).max() * NANO > WIDEST_GAP_S:
-            return Reading.absent(f"{device.label} was looked at too seldom while the cell ran")
+        if inside.sum() < FEWEST_LOOKS:
+            span = (looks.end_ns - looks.start_ns) * NANO
+            return Reading.absent(f"the cell's {span:.1f} s hold fewer than {FEWEST_LOOKS} looks")
+        if np.diff(seen).max() * NANO > WIDEST_GAP_S:
+            return Reading.absent(f"{device.label} was not looked at for seconds while the cell ran")
         drawn = np.interp(seen, at, power)
         total += float(((drawn[1:] + drawn[:-1]) / 2 * np.diff(seen) * NANO).sum())
     return Reading.of(total, "J", "device", note=_summed(looks.devices))

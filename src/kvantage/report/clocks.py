@@ -49,6 +49,12 @@ def devices_table(findings: Findings) -> Table:
     return Table("Clocks and heat", columns, tuple(rows), (2, 3, 4, 5), (said,))
 
 
+def unequal(findings: Findings) -> list[tuple[str, str]]:
+    """Cells whose clock stood elsewhere than the control's, as (arm and boot, what)."""
+    said = findings.clocks.unequal if findings.clocks else ()
+    return [(where, what) for where, _, what in (sentence.partition(": ") for sentence in said)]
+
+
 def machines_table(findings: Findings) -> Table:
     """An arm and a machine a row."""
     rows = []
@@ -100,6 +106,7 @@ def clocks_json(clocks: Clocks | None) -> dict[str, Any] | None:
         return None
     return {
         "absences": list(clocks.absences),
+        "unequal": list(clocks.unequal),
         "machines": [
             {
                 "host": host.host,

@@ -66,6 +66,7 @@ def report_markdown(findings: Findings) -> str:
         *_commands(findings),
         *_table(tables.boots(findings)),
         *_table(clocks.devices_table(findings)),
+        *_sentences(clocks.unequal(findings), "Clocks that stood elsewhere than the control's:"),
         *_table(clocks.machines_table(findings)),
         *_sentences(clocks.absences(findings), "What of the machines is not told:"),
         *_limits(findings),

@@ -8,7 +8,7 @@ from kvantage.analysis.findings import Findings
 from kvantage.report.blocks import Block, Bullets, Figure, Prose, Rows, Section, Value
 from kvantage.report.charts import arms
 from kvantage.report.charts.tips import tips
-from kvantage.report.clocks import absences, devices_table, energy_table, machines_table
+from kvantage.report.clocks import absences, devices_table, energy_table, machines_table, unequal
 
 UNITS = {"joules_per_token": "J/token", "low": "J/token", "high": "J/token", "to_control": "ratio"}
 CLOCK_UNITS = {"sm_clock": "MHz", "low": "MHz", "high": "MHz", "power": "W", "temperature": "°C"}
@@ -27,6 +27,9 @@ def section(findings: Findings) -> Section | None:
     blocks += [figure for figure in (_energy(findings), _clocks(findings)) if figure is not None]
     tables = (energy_table(findings), devices_table(findings), machines_table(findings))
     blocks += [Rows(table) for table in tables if table.rows]
+    if apart := unequal(findings):
+        told = tuple((f"{where}:", f"{what}.") for where, what in apart)
+        blocks.append(Bullets(told, "Clocks that stood elsewhere than the control's:"))
     if gone := absences(findings):
         blocks.append(Bullets(tuple((f"{where}:", f"{why}.") for where, why in gone), "Not told:"))
     return Section("clocks", "Clocks, heat and energy", tuple(blocks))
