@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from kvantage.core import ArmSettings, UsageError
 from kvantage.engines import engine_named
@@ -14,7 +13,7 @@ from kvantage.runner.attached import Attached, confounded
 from kvantage.runner.launched import Launched
 from kvantage.runner.remote import Remote
 from kvantage.runner.scripted import Scripted
-from kvantage.runner.way import PreparedArm, Way
+from kvantage.runner.way import PreparedArm, Way, study_folder
 from kvantage.study import Study
 
 
@@ -73,7 +72,7 @@ def prepare(
 
 def way_of(study: Study, host: LocalHost, *, interactive: bool | None = None) -> Way:
     """How the servers of a study are come by."""
-    folder = study.path.absolute().parent if study.path else Path.cwd()
+    folder = study_folder(study)
     if study.attach:
         return Attached(study.attach, folder, host)
     if study.hosts:

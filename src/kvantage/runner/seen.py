@@ -6,9 +6,10 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, get_args
 
 from kvantage.core import ArmSettings, Facts, Method, Server, Snapshot, Speculation, UsageError
@@ -17,6 +18,8 @@ from kvantage.engines.http import ask
 from kvantage.engines.openai.attached import Attached, look_at
 from kvantage.engines.openai.facts import facts
 from kvantage.engines.simulated import refusal
+from kvantage.hosts.follow import KEPT_BYTES, is_file
+from kvantage.runner.way import study_folder
 from kvantage.study import Arm, Attach, Drafter, Study
 from kvantage.study.study import ATTACHED
 
@@ -60,8 +63,8 @@ class Seen:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-async def see(url: str, key_env: str | None = None) -> Seen:
-    """Ask it politely: a few GETs. Raises UsageError where nothing that lists a model answers."""
+async def see(url: str, key_env: str | None = None, lines: Sequence[str] = ()) -> Seen:
+    """Ask it politely: a few GETs; its log's `lines` tell more. Raises UsageError where nothing serves."""
     key = os.environ.get(key_env) if key_env else None
     if key_env and not key:
         raise UsageError(f"the environment variable {key_env}, which should hold the key, is not set")
@@ -73,11 +76,11 @@ async def see(url: str, key_env: str | None = None) -> Seen:
         )
     options = {"url": url} | ({"key_env": key_env} if key_env else {})
     arm = ArmSettings("seen", ATTACHED, told.models[0], engine_options=options)
-    found = facts(arm, told)
+    found = facts(arm, told, lines)
     if found.speculation:  # what it says is what is asked of it: no warning that it differs
         method, draft = method_of(found.speculation, _target(told)) or "ngram", "not told"
         needs = draft if method in NEEDS_DRAFT else None
-        found = facts(replace(arm, speculation=Speculation(method, 1, needs)), told)
+        found = facts(replace(arm, speculation=Speculation(method, 1, needs)), told, lines)
     engine, server = engine_named(ATTACHED), Server(arm, url, told.models[0])
     counters = await engine.counters(server) if told.metrics else Snapshot(0)
     drafts = _drafts(told, found, counters)
@@ -159,7 +162,7 @@ async def recognised(study: Study, names: Collection[str] | None = None) -> Stud
     for name, attached in study.attach.items():
         if names is not None and name not in names:
             continue
-        seen = await see(attached.url, attached.key_env)
+        seen = await see(attached.url, attached.key_env, lines_of(attached, study_folder(study)))
         if engine.name == ATTACHED and seen.told.engine:
             engine = engine.model_copy(update={"name": seen.told.engine})
         elif seen.told.engine not in (None, engine.name):
@@ -173,6 +176,16 @@ async def recognised(study: Study, names: Collection[str] | None = None) -> Stud
         arms[name] = _as_seen(study, name, seen)
         attach[name] = Attach(**{**dict(attached), "served": seen.digest()})
     return study.model_copy(update={"arms": arms, "attach": attach, "engine": engine})
+
+
+def lines_of(attached: Attach, folder: Path) -> list[str]:
+    """What the files among its logs hold by now. Commands are run when it is measured, and not before."""
+    lines: list[str] = []
+    for source in filter(is_file, attached.logs):
+        with suppress(OSError), (folder / Path(source).expanduser()).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - KEPT_BYTES))
+            lines += file.read().decode("utf-8", "replace").split("\n")
+    return lines
 
 
 def _as_seen(study: Study, name: str, seen: Seen) -> Arm:

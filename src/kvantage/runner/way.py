@@ -9,6 +9,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from kvantage.core import ArmSettings, Engine, Host, HostFacts, Launch, Observer, Server, ServerProcess
+from kvantage.study import Study
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,11 @@ class Way(Protocol):
     async def close(self) -> None:
         """Let go of what was held for the way itself."""
         ...
+
+
+def study_folder(study: Study) -> Path:
+    """Where the paths and commands of a study start from: its file's folder, or this one."""
+    return study.path.absolute().parent if study.path else Path.cwd()
 
 
 def machine_under(url: str, host: Host) -> HostFacts:

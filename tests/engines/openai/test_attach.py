@@ -14,6 +14,7 @@ from kvantage.core import ArmFailed, ArmSettings, HostFacts, Server, Speculation
 from kvantage.engines import engine_named
 from kvantage.engines.openai import OpenAi
 from kvantage.engines.openai.attached import look_at, told
+from kvantage.engines.openai.facts import facts
 from tests.engines.cases import capture, case
 from tests.engines.sglang.test_facts import INFO, METRICS
 
@@ -192,3 +193,24 @@ def test_extras_are_plain_unless_the_engine_is_named() -> None:
     named = ENGINE.request_extras(attached("http://h:1", behind="sglang"), output_tokens=5)
     assert named["ignore_eos"] is True
     assert engine_named("openai").name == "openai"
+
+
+@pytest.mark.parametrize(
+    ("engine", "log", "words"),
+    [
+        ("llamacpp", "llamacpp-b10434/srv_draft-self.log", ("kv_pool_bytes", "draft_kv_pool_bytes")),
+        ("vllm", "vllm-0.32-cpu/b_ngram.log", ("kv_pool_bytes", "boot_s")),
+        ("sglang", "sglang-0.5.17-h200/s-dflash-bf16.log", ("draft_kv_pool_bytes", "weights_bytes")),
+    ],
+)
+def test_a_log_tells_what_addresses_do_not(engine: str, log: str, words: tuple[str, ...]) -> None:
+    table = {path.strip("/").rpartition("/")[2]: one for path, one in SERVERS[engine].items()}
+    names = ("models", "version", "server_info", "props", "slots")
+    seen = told(*(table.get(name) for name in names), table["metrics"])
+    arm = ArmSettings("m", "openai", "m")
+    without = facts(arm, seen)
+    assert not all(without.reading(word).known for word in words)
+    found = facts(arm, seen, capture(log).split("\n"))
+    assert [word for word in words if not found.reading(word).known] == []
+    assert found.speculation
+    assert found.reading("kv_pool_tokens").known
