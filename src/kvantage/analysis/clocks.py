@@ -110,8 +110,8 @@ class Clocks:
                 continue
             place = f"{key.arm}, boot {key.block}: {key.phase} {key.workload} at {key.concurrency}"
             found.append(
-                f"{place}: GPU {device} of {host} ran at {level:,.0f} MHz, in the control's boot at {theirs:,.0f}"
-                f" ({(level - theirs) / max(level, theirs):+.0%})"
+                f"{place}: GPU {device} of {host} ran at {level:,.0f} MHz,"
+                f" in the control's boot at {theirs:,.0f} ({(level - theirs) / max(level, theirs):+.0%})"
             )
         return tuple(found)
 
