@@ -19,7 +19,9 @@ def attribution_table(findings: Findings) -> Table:
             tokens = "" if part.tokens.value is None else f"{part.tokens.value:,.0f}"
             name = "lost in all" if part is each.lost else part.name
             rows.append((each.arm, name, notes.mark(_bytes(part.bytes), part.bytes), tokens))
-    said = "Bytes on the rank that binds, and the target's tokens that they would have held; negative: a gain."
+    said = (
+        "Bytes on the rank that binds, and the target's tokens that they would have held; negative: a gain."
+    )
     columns = ("Arm", "Taken by", "Bytes", "As tokens")
     return Table("Where the pool went", columns, tuple(rows), (2, 3), (said, *notes.lines()))
 

@@ -27,6 +27,7 @@ from kvantage.report.exactness_json import exactness_json
 from kvantage.report.figures import number
 from kvantage.report.foretold import foresight_json
 from kvantage.report.ladder import ladder_json
+from kvantage.report.memory import memory_json
 from kvantage.report.sweep import sweep_json
 
 SCHEMA_VERSION = "1.2"
@@ -71,6 +72,7 @@ def report(findings: Findings) -> Json:
         "comparisons": [_comparison(comparison) for comparison in findings.comparisons],
         "ttft": [ladder_json(each) for each in findings.ladders],
         "sweep": [sweep_json(each) for each in findings.sweeps],
+        "memory": [memory_json(each) for each in findings.memory],
         "pool_attribution": [attribution_json(each) for each in findings.attributions],
         "predicted": foresight_json(findings),
         "exactness": exactness_json(findings.exactness),
