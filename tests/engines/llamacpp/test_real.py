@@ -16,7 +16,7 @@ from kvantage.hosts import LocalHost
 from tests.engines.llamacpp.real import needs_llama_server
 from tests.engines.llamacpp.tiny import write_model
 
-pytestmark = needs_llama_server
+pytestmark = [pytest.mark.engine, needs_llama_server]
 ENGINE = Llamacpp()
 
 

@@ -17,7 +17,7 @@ from kvantage.runner.tokens import counter_for
 from kvantage.workloads.load import shipped_prompts
 from tests.engines.llamacpp.real import ENGINE, SETTINGS, answered, needs_llama_server, serving
 
-pytestmark = needs_llama_server
+pytestmark = [pytest.mark.engine, needs_llama_server]
 CODE = str(shipped_prompts("code")[0].messages[0]["content"])
 REPEAT = "Repeat this line exactly, four times: one two three four five six seven eight nine ten."
 
