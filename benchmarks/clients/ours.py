@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import sys
 from pathlib import Path
@@ -44,5 +45,6 @@ async def main(url: str, streams: int, requests: int, tokens: int, out: Path, co
 
 if __name__ == "__main__":
     allow_sockets()
+    gc.freeze()  # as `kvantage run` does
     url, streams, requests, tokens, out, counts = sys.argv[1:]
     asyncio.run(main(url, int(streams), int(requests), int(tokens), Path(out), counts == "counts"))
