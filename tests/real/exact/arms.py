@@ -23,12 +23,21 @@ HONEST: dict[str, dict[str, Any]] = {
 }
 
 
+MENDED = {"PYTHONPATH": str(WRONG_DRAFTS), "KVANTAGE_MEND": "1"}
+"""Without a fault of the CPU build at a temperature, see wrong_drafts: for samples that are to be honest."""
+
+
+def mended(arm: str) -> dict[str, Any]:
+    """An honest arm whose samples are honest too."""
+    return {**HONEST[arm], "env": MENDED}
+
+
 def wrong(rate: float, seed: int = 0, sampled: float = 0.0, log: Path | None = None) -> dict[str, Any]:
     """The draft model with a rule that accepts wrong drafts: `rate` for each token of a greedy answer,
     `sampled` for each draft of a sampled one.
     """
     env = {
-        "PYTHONPATH": str(WRONG_DRAFTS),
+        **MENDED,
         "KVANTAGE_WRONG_TOKENS": str(rate),
         "KVANTAGE_WRONG_SAMPLED": str(sampled),
         "KVANTAGE_WRONG_SEED": str(seed),
