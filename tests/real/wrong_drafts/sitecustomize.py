@@ -8,9 +8,9 @@ KVANTAGE_WRONG_TOKENS   wrong tokens for each token of greedy answers, such as 0
 KVANTAGE_WRONG_SAMPLED  share of the drafts of sampled answers that are accepted unseen, such as 0.3
 KVANTAGE_WRONG_SEED     seeds the choice
 KVANTAGE_WRONG_LOG      a file that gets one line for each wrong token
-KVANTAGE_MEND           mends the CPU build's own fault first: its kernel for spreading temperatures over drafts
-                        writes into a copy that is thrown away, so that drafts are verified at a temperature
-                        of whatever lies in memory (0.32.0; found by the exactness phase)
+KVANTAGE_MEND           mends the CPU build's own fault first: its kernel that spreads temperatures over
+                        drafts writes into a copy that is thrown away, so that drafts are verified at a
+                        temperature of whatever lies in memory (0.32.0; found by the exactness phase)
 """
 
 from __future__ import annotations
