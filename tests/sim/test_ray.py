@@ -112,7 +112,7 @@ def test_a_study_is_sent_by_the_cluster_into_the_one_ledger(cluster: dict[str, s
     study.write_text(STUDY)
     command = [sys.executable, "-m", "kvantage", "run", str(study), "--out", str(out), "--plain"]
     done = subprocess.run(
-        [*command, "--load", "ray://auto"],
+        [*command, "--load", "ray://auto", "--arms", "none", "--phases", "cold,repeat"],
         env=cluster,
         capture_output=True,
         text=True,
@@ -123,7 +123,7 @@ def test_a_study_is_sent_by_the_cluster_into_the_one_ledger(cluster: dict[str, s
     data = read_study(out)
     noted = {(window.key.phase, window.key.concurrency): window.notes for window in data.windows}
     assert noted["repeat", 2] == ("sent by 2 load workers",)
-    assert noted["short", 1] == ("sent by 1 load worker",)
+    assert noted["repeat", 1] == ("sent by 1 load worker",)
     assert all(window.lag_p99_ns is not None for window in data.windows)
 
 

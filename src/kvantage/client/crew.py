@@ -78,7 +78,9 @@ class Crew(ABC):
 
     async def run_wave(self, requests: Sequence[ChatRequest]) -> list[Exchange]:
         """Send every request at once; see `schedule.run_wave`."""
-        return await self._run(requests, [Job(share) for share in _deal(requests, self.count)])
+        return await self._run(
+            requests, [Job(share) for share in _deal(requests, self._using(len(requests)))]
+        )
 
     async def run_closed(self, requests: Iterable[ChatRequest], concurrency: int) -> list[Exchange]:
         """Keep `concurrency` requests in flight, over all workers together; see `schedule.run_closed`.
@@ -88,7 +90,7 @@ class Crew(ABC):
         if concurrency < 1:
             raise UsageError(f"concurrency is at least 1, not {concurrency}")
         listed = list(requests)
-        using = min(self.count, concurrency)
+        using = self._using(min(concurrency, len(listed)))
         jobs = [
             Job(share, concurrency=len(range(number, concurrency, using)))
             for number, share in enumerate(_deal(listed, using))
@@ -100,8 +102,13 @@ class Crew(ABC):
         offsets = [offset for _, offset in zip(requests, offsets_s, strict=False)]
         if len(offsets) < len(requests):
             raise UsageError(f"{len(requests)} requests need as many send times, not {len(offsets)}")
-        dealt = zip(_deal(requests, self.count), _deal(offsets, self.count), strict=True)
+        using = self._using(len(requests))
+        dealt = zip(_deal(requests, using), _deal(offsets, using), strict=True)
         return await self._run(requests, [Job(share, times) for share, times in dealt])
+
+    def _using(self, most: int) -> int:
+        """How many workers have something to do, where at most so many requests are sent at once."""
+        return max(1, min(self.count, most))
 
     @abstractmethod
     async def do(self, jobs: Sequence[Job]) -> list[tuple[Share, int]]:
