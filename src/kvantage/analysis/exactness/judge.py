@@ -257,7 +257,7 @@ class _Judging:
         differs = sampled(sampling)
         if differs is not None and worst.cls != "void":
             if worst.cls != "differs":
-                return differs
+                return Words(differs.cls, differs.words, f"{differs.detail}; greedy: {worst.words}")
             return Words(worst.cls, worst.words, f"{worst.detail}; {differs.detail}")
         if worst.cls == "bit-identical":
             places, prompts = sum(each.places for each in at), max(each.prompts for each in at)

@@ -104,7 +104,12 @@ def _survival(findings: Findings, found: Exactness, concurrency: int) -> Figure 
     least = min(ends, key=lambda arm: ends[arm])
     return Figure(
         name=f"exactness-survival-{concurrency}",
-        title=f"{concurrency} at once: {ends[least]:.0%} of {least}'s pairs are the same to their end",
+        title=f"{concurrency} at once: "
+        + (
+            "every pair of answers is the same to its end"
+            if ends[least] == 1
+            else f"{ends[least]:.0%} of {least}'s pairs are the same to their end"
+        ),
         alt=f"Share of pairs of answers that are still the same, over {found.unit} into the answer, at "
         f"{concurrency} at once. At the end: "
         + "; ".join(f"{arm} {share_:.0%}" for arm, share_ in ends.items())
