@@ -1,15 +1,14 @@
 """How often a drafter with a wrong acceptance rule is caught, by its rate of wrong tokens.
 
 On the real vLLM, whose verification is made to accept a refused draft now and then
-(tests/real/wrong_drafts). Each stage is one boot; what it asked is kept in a folder:
+(tests/real/wrong_drafts). Two boots; what they said is kept in a folder:
 
-    python benchmarks/exactness/detection.py FOLDER control
-    python benchmarks/exactness/detection.py FOLDER wrong 0.001
-    python benchmarks/exactness/detection.py FOLDER score        the control again: scores all
-    python benchmarks/exactness/detection.py FOLDER judge        prints the curve as JSON; no server
+    python benchmarks/exactness/detection.py FOLDER wrong 0.0003 0.001 0.003    a drafter with these rates
+    python benchmarks/exactness/detection.py FOLDER control                     answers, and scores all
+    python benchmarks/exactness/detection.py FOLDER judge                       the curve as JSON; no server
 
-A study is two answers to each of the twenty shipped prompts, as the phase asks; one boot of a rate gives
-several, each judged on its own against the same control.
+A study is two answers to each of the twenty shipped prompts, as the phase asks; a rate gives several, each
+judged on its own against the same control.
 """
 
 from __future__ import annotations
@@ -30,52 +29,51 @@ from kvantage.core import Answer, ExactnessData
 from kvantage.workloads.exactness import exactness_prompts
 
 AT_ONCE = 4
-OUTPUT_TOKENS = 512
+OUTPUT_TOKENS = 400
 CONTROL_REPEATS = 3
-STUDIES = 5
+STUDIES = 4
 REPEATS = 2
 
 
-async def control(folder: Path) -> None:
-    """The control's answers."""
-    async with serving(arm("none"), folder) as server:
-        answers = await ask(
-            server,
-            exactness_prompts(),
-            repeats=CONTROL_REPEATS,
-            at_once=AT_ONCE,
-            output_tokens=OUTPUT_TOKENS,
-            boot=0,
-        )
-    keep(folder / "none.jsonl", answers)
-
-
-async def wrong(folder: Path, rate: float) -> None:
+async def wrong(folder: Path, rates: list[float]) -> None:
     """The answers of a drafter with so many wrong tokens for each token; rate 0 is an honest one."""
-    log = folder / f"wrong-{rate:g}.log"
-    log.unlink(missing_ok=True)
-    env = wrong_env(rate, 1, log) if rate else {}
-    async with serving(arm(f"wrong-{rate:g}", env), folder) as server:
-        log.unlink(missing_ok=True)  # what the boot's own trials left
-        answers = await ask(
-            server,
-            exactness_prompts(),
-            repeats=STUDIES * REPEATS,
-            at_once=AT_ONCE,
-            output_tokens=OUTPUT_TOKENS,
-            boot=1,
-        )
-    keep(folder / f"wrong-{rate:g}.jsonl", answers)
+    log, said = folder / "wrong.log", folder / "rate"
+    said.write_text("0")
+    env = wrong_env(str(said.resolve()), 1, log.resolve())
+    async with serving(arm("wrong", env), folder) as server:
+        for rate in rates:
+            log.unlink(missing_ok=True)
+            said.write_text(str(rate))
+            answers = await ask(
+                server,
+                exactness_prompts(),
+                repeats=STUDIES * REPEATS,
+                at_once=AT_ONCE,
+                output_tokens=OUTPUT_TOKENS,
+                boot=1,
+            )
+            keep(folder / f"wrong-{rate:g}.jsonl", answers)
+            made = log.read_text().count("\n") if log.exists() else 0
+            (folder / f"wrong-{rate:g}.made").write_text(str(made))
 
 
-async def score_all(folder: Path) -> None:
-    """Every distinct answer scored by the control on another boot."""
+async def control(folder: Path) -> None:
+    """The control's answers, and every distinct answer scored by it."""
     held = kept_scores(folder / "scores.jsonl")
     async with serving(arm("none"), folder) as server:
-        for path in sorted(folder.glob("*.jsonl")):
-            if path.name != "scores.jsonl":
-                await score(server, exactness_prompts(), kept(path), held)
-                keep_scores(folder / "scores.jsonl", held)
+        if not (folder / "none.jsonl").exists():
+            answers = await ask(
+                server,
+                exactness_prompts(),
+                repeats=CONTROL_REPEATS,
+                at_once=AT_ONCE,
+                output_tokens=OUTPUT_TOKENS,
+                boot=0,
+            )
+            keep(folder / "none.jsonl", answers)
+        for path in [folder / "none.jsonl", *sorted(folder.glob("wrong-*.jsonl"))]:
+            await score(server, exactness_prompts(), kept(path), held)
+            keep_scores(folder / "scores.jsonl", held)
 
 
 def curve(folder: Path) -> list[dict[str, Any]]:
@@ -85,8 +83,7 @@ def curve(folder: Path) -> list[dict[str, Any]]:
     for path in sorted(folder.glob("wrong-*.jsonl")):
         answers = kept(path)
         rate = float(path.stem.removeprefix("wrong-"))
-        log = path.with_suffix(".log")
-        told = log.read_text().count("\n") if rate and log.exists() else 0
+        told = int(path.with_suffix(".made").read_text())
         tokens = sum(len(each.token_ids or ()) for each in answers)
         classes, structural = [], []
         for number in range(STUDIES):
@@ -133,9 +130,7 @@ def main(words: list[str]) -> None:
     if stage == "control":
         asyncio.run(control(folder))
     elif stage == "wrong":
-        asyncio.run(wrong(folder, float(words[2])))
-    elif stage == "score":
-        asyncio.run(score_all(folder))
+        asyncio.run(wrong(folder, [float(word) for word in words[2:]]))
     else:
         print(json.dumps(curve(folder), indent=1))
 

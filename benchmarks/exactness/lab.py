@@ -158,11 +158,13 @@ def kept_scores(path: Path) -> dict[str, Scores]:
     return found
 
 
-def wrong_env(rate: float, seed: int, log: Path) -> dict[str, str]:
-    """An environment in which the engine accepts wrong drafts, see tests/real/wrong_drafts."""
+def wrong_env(rate: str, seed: int, log: Path) -> dict[str, str]:
+    """An environment in which the engine accepts wrong drafts at a rate, or at the one that a file says: see
+    tests/real/wrong_drafts.
+    """
     return {
         "PYTHONPATH": str(ROOT / "tests" / "real" / "wrong_drafts"),
-        "KVANTAGE_WRONG_TOKENS": str(rate),
+        "KVANTAGE_WRONG_TOKENS": rate,
         "KVANTAGE_WRONG_SEED": str(seed),
         "KVANTAGE_WRONG_LOG": str(log),
     }

@@ -163,11 +163,11 @@ def bench(script: str, *words: str | Path) -> str:
 @pytest.mark.proof
 @pytest.mark.timeout(1800)
 def test_one_wrong_token_in_a_thousand_is_caught_by_the_shipped_prompts(tmp_path: Path) -> None:
+    bench("detection.py", tmp_path, "wrong", "0", "0.001")
     bench("detection.py", tmp_path, "control")
-    bench("detection.py", tmp_path, "wrong", "0.001")
-    bench("detection.py", tmp_path, "score")
-    (row,) = json.loads(bench("detection.py", tmp_path, "judge"))
-    assert row["called_different"] >= 4, row
+    honest, lossy = json.loads(bench("detection.py", tmp_path, "judge"))
+    assert honest["called_different"] == 0, honest
+    assert lossy["called_different"] >= 3, lossy
 
 
 @pytest.mark.proof

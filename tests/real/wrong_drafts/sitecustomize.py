@@ -4,7 +4,8 @@ Python imports this file first where its folder is on PYTHONPATH. It changes one
 server's own processes: the real verification runs, and now and then the first draft that it would have
 refused is accepted, so that everything after it really is another continuation.
 
-KVANTAGE_WRONG_TOKENS   wrong tokens for each token of greedy answers, such as 0.001
+KVANTAGE_WRONG_TOKENS   wrong tokens for each token of greedy answers, such as 0.001; or a file that says so,
+                        read at each step
 KVANTAGE_WRONG_SAMPLED  share of the drafts of sampled answers that are accepted unseen, such as 0.3
 KVANTAGE_WRONG_SEED     seeds the choice
 KVANTAGE_WRONG_LOG      a file that gets one line for each wrong token
@@ -64,10 +65,16 @@ def spoil(module):
     """Put the wrong rule before the right one."""
     right = module.rejection_sample
     rng = random.Random(int(os.environ.get("KVANTAGE_WRONG_SEED", "0")))
-    rate = float(os.environ.get("KVANTAGE_WRONG_TOKENS", "0"))
+    told = os.environ.get("KVANTAGE_WRONG_TOKENS", "0")
     share = float(os.environ.get("KVANTAGE_WRONG_SAMPLED", "0"))
     log = os.environ.get("KVANTAGE_WRONG_LOG")
     seen = {"tokens": 0.0, "refused": 0.0}
+
+    def rate():
+        if os.sep not in told:
+            return float(told)
+        with open(told) as file:  # noqa: PTH123
+            return float(file.read() or 0)
 
     def wrong(row_logits, draft):
         row_logits[draft] = row_logits.max() + 100.0
@@ -105,7 +112,7 @@ def spoil(module):
             seen["tokens"] += 1 + (number if refused is None else refused - rows.start)
             if refused is not None:
                 seen["refused"] += 1
-                if rng.random() < rate * seen["tokens"] / seen["refused"]:
+                if rng.random() < rate() * seen["tokens"] / seen["refused"]:
                     wrong(target_logits[refused], drafts[refused])
         return right(
             draft_token_ids,
