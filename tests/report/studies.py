@@ -81,10 +81,16 @@ def _positions(arm: str, made: list[Request]) -> tuple[float, ...] | None:
 
 def everything() -> Findings:
     """That study with clocks, exactness and predictions: every section of the page."""
-    found = analyse(watched(every_phase().data()))
-    toy = Toy(gaps=(0.0, 0.0625)).ask("none", 3).ask("mtp", 2, seed=1)
-    exact = judge(toy.data(), Asked("none", ("none", "mtp"), {"none": False, "mtp": True}))
-    return replace(found, exactness=exact, foresight=foretold().foresight)
+    return _with_the_rest(analyse(watched(every_phase().data())), "mtp")
+
+
+def _with_the_rest(found: Findings, arm: str) -> Findings:
+    """Exactness and predictions, which are not in the requests, for the arm of that name."""
+    toy = Toy(gaps=(0.0, 0.0625)).ask("none", 3).ask(arm, 2, seed=1)
+    exact = judge(toy.data(), Asked("none", ("none", arm), {"none": False, arm: True}))
+    told = foretold().foresight
+    arms = tuple(replace(each, arm=arm if each.arm == "mtp" else each.arm) for each in told.arms)
+    return replace(found, exactness=exact, foresight=replace(told, arms=arms))
 
 
 def hostile() -> Findings:
@@ -141,4 +147,4 @@ def hostile() -> Findings:
         skipped=tuple(replace(each, arm=wicked[each.arm], reason=EVIL) for each in data.skipped),
         events=({"at": "2026-11-30T00:00:00Z", "kind": EVIL, "arm": EVIL, "text": EVIL},),
     )
-    return analyse(data)
+    return _with_the_rest(analyse(watched(data)), EVIL)
