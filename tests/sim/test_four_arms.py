@@ -114,6 +114,7 @@ def test_the_study_takes_at_most_200_mib() -> None:
     assert int(done.stdout) / 1024 < 200
 
 
+@pytest.mark.timeout(600)
 def test_the_command_says_what_is_given_and_what_is_simulated(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", str(STUDY), "--simulate"]) == 0
     text = capsys.readouterr().out
@@ -131,6 +132,7 @@ def test_the_command_says_what_is_given_and_what_is_simulated(capsys: pytest.Cap
     assert run(["plan", str(ROOT / "tests/data/configs/qwen3-8b"), "--simulate"]) == 2
 
 
+@pytest.mark.timeout(600)  # seconds, but for a machine that is busy with other work
 def test_any_study_can_be_simulated_on_its_predicted_pool(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         run(["plan", str(ROOT / "examples" / "vllm-one-gpu.yaml"), "--hardware", "h100", "--simulate"]) == 0

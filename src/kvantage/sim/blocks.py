@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
+from itertools import islice
 
 from kvantage.sim.pieces import parts
 from kvantage.sim.request import Request
@@ -30,6 +31,7 @@ class BlockCache:
         self._found: dict[Hashable, dict[int, None]] = {}
         self._held: dict[str, list[int]] = {}
         self._keys: dict[str, list[Hashable]] = {}
+        self._shared: dict[str, int] = {}
 
     def match(self, request: Request) -> int:
         return len(self._matched(request)) * self.block
@@ -65,12 +67,17 @@ class BlockCache:
     def commit(self, request: Request, tokens: int) -> None:
         if not self.rules.prefix_caching:
             return
-        held = self._held[request.name]
-        keys = self._hashes(request, tokens // self.block)
-        for block, key in zip(held, keys, strict=False):
+        held, whole = self._held[request.name], tokens // self.block
+        first = self._shared.get(request.name, 0)
+        if whole <= first:
+            return
+        keys = self._hashes(request, whole)
+        for place in range(first, min(whole, len(held))):
+            block, key = held[place], keys[place]
             if self._content[block] is None:
                 self._content[block] = key
                 self._found.setdefault(key, {})[block] = None
+        self._shared[request.name] = whole
 
     def release(self, request: Request) -> None:
         empty = []
@@ -84,6 +91,7 @@ class BlockCache:
             self._queue.move_to_end(block, last=False)
         request.slots = 0
         self._keys.pop(request.name, None)
+        self._shared.pop(request.name, None)
 
     def available(self) -> int:
         return len(self._queue) * self.block
@@ -112,7 +120,7 @@ class BlockCache:
             return []
         most = request.length - 1
         blocks: list[int] = []
-        for key in self._hashes(request, most // self.block):
+        for key in islice(self._hashes(request, most // self.block), most // self.block):
             holders = self._found.get(key)
             if not holders:
                 break
@@ -120,11 +128,11 @@ class BlockCache:
         return blocks[:-1] if self.rules.drop_block and blocks else blocks
 
     def _hashes(self, request: Request, count: int) -> list[Hashable]:
-        """A key a block: its tokens and, by nesting in a hash, all before them."""
+        """At least so many keys, one a block: its tokens and, by nesting in a hash, all before them."""
         keys = self._keys.setdefault(request.name, [])
         if len(keys) < count:
             before: Hashable = keys[-1] if keys else None
             for here in parts(request.sequence(), self.block, len(keys), count):
                 before = (hash((before, here)), here)
                 keys.append(before)
-        return keys[:count]
+        return keys

@@ -140,6 +140,16 @@ CHANGES: Mapping[str, Change] = {
 }
 
 
+def _effective(rules: Rules) -> Rules:
+    """The same rules without what has no effect under them: a change of that need not be played."""
+    plain = Rules()
+    if rules.states is None:
+        rules = replace(rules, state_each_chunk=plain.state_each_chunk, states_running=plain.states_running)
+    if rules.mixed:
+        rules = replace(rules, reserve=plain.reserve, reserve_new=plain.reserve_new)
+    return rules
+
+
 def _fewer(rules: Rules, times: int) -> Rules:
     return replace(rules, states=rules.states // times if rules.states is not None else None)
 
@@ -181,16 +191,19 @@ def candidates(plan: Plan, work: Work, seed: int = 0) -> list[Candidate]:
         made = arm_of(plan, arm)
         if isinstance(made, str):
             continue
+        played: dict[str, SimCell | None] = {}
         for name, change in CHANGES.items():
             changed, asked = change(made, short)
-            cell = next(
-                (
-                    cell
-                    for cell in simulate(changed, asked, seed)
-                    if cell.phase == "repeat" and cell.concurrency == streams
-                ),
-                None,
-            )
-            if cell:
+            alike = repr((_effective(changed.rules), changed.pool_tokens, asked))
+            if alike not in played:
+                played[alike] = next(
+                    (
+                        cell
+                        for cell in simulate(changed, asked, seed)
+                        if cell.phase == "repeat" and cell.concurrency == streams
+                    ),
+                    None,
+                )
+            if cell := played[alike]:
                 found.append(Candidate(name, arm.name, cell.misses, cell.queued, cell.retractions))
     return found
