@@ -248,9 +248,10 @@ async def close(bench: Bench) -> None:
     seen.append((bench.arm, bench.boot.block, len(cells(data))))
 
 
-async def closed(study: Study, folder: Path, notes: Notes, resume: bool = False) -> Outcome:
+async def closed(study: Study, folder: Path, notes: Notes, resume: bool = False, load: int = 10) -> Outcome:
     prepared = prepare(study, LocalHost())
-    last = ChainPlan("closing:look", ("short",), (Load("short", "code", 1, 1, 10, 10),), close, closing=True)
+    loads = (Load("short", "code", 1, 1, 10, load),)
+    last = ChainPlan("closing:look", ("short",), loads, close, closing=True)
     prepared = replace(prepared, plans=(last, *prepared.plans))
     with Ledger.resume(folder) if resume else Ledger.create(folder) as ledger:
         return await run_study(prepared, ledger, notes)
@@ -290,3 +291,15 @@ async def test_an_arm_that_comes_later_closes_the_study_again(make_study: Make, 
     assert boots(notes)[-2:] == [("late", 0), ("none", 1)]
     assert len(seen) == 2
     assert seen[1][0] == "none"
+
+
+async def test_what_closes_a_study_is_left_out_where_no_time_is_left(
+    make_study: Make, tmp_path: Path
+) -> None:
+    seen.clear()
+    study, notes = make_study(arms=TWO, phases=SHORT, budget="50s"), Notes()
+    await closed(study, tmp_path / "out", notes, load=10**6)
+    assert boots(notes) == [("none", 0), ("draft", 0)]
+    assert seen == []
+    assert len(cells(read_study(tmp_path / "out"))) == 2
+    assert [skip["reason"] for skip in notes.of("skip")][-1] == "it does not fit into the study's budget"

@@ -194,7 +194,7 @@ async def test_what_does_not_fit_the_budget_is_left_out_of_every_arm(
         "cold": {"document_tokens": 300, "concurrency": [1, 64], "output_tokens": 400},
     }
     notes = Notes()
-    await run(make_study(phases=phases, budget="9s"), tmp_path / "out", notes=notes)
+    await run(make_study(phases=phases, budget="20s"), tmp_path / "out", notes=notes)
     assert {skip["workload"] for skip in notes.of("skip")} == {"documents@64"}
     assert {skip["arm"] for skip in notes.of("skip")} == {"none", "draft", "late"}
     data = read_study(tmp_path / "out")

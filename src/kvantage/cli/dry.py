@@ -29,7 +29,8 @@ def dry_run(prepared: Prepared) -> str:
     closing = [plan for plan in prepared.plans if plan.closing]
     dropped: list[ChainPlan] = []
     if study.budget is not None:
-        plans, dropped = fitting(plans, estimate, study.budget / len(prepared.arms))
+        share = study.budget / (len(prepared.arms) + bool(closing))
+        plans, dropped = fitting(plans, estimate, share)
     lines.append("each arm is given, in this order" + (", at each boot" if most > 1 else ""))
     lines += [_plan(plan, estimate) for plan in plans]
     if closing:

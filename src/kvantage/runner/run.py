@@ -17,6 +17,7 @@ from kvantage.core import ArmFailed, Observer
 from kvantage.core.columns import StudyData
 from kvantage.ledger import Ledger, read_study
 from kvantage.phases import Bench, ChainPlan, recheck
+from kvantage.runner.allowance import Allowance
 from kvantage.runner.blocks import Blocks, Work
 from kvantage.runner.boot import Stopping, booted, fail_boot
 from kvantage.runner.cache import prove_cache
@@ -29,6 +30,7 @@ from kvantage.version import __version__
 if TYPE_CHECKING:
     from kvantage.analysis.sequential import Look
 
+OVER_BUDGET = "it does not fit into the study's budget"
 RECHECK_AFTER_S = 3600.0
 """Results of the control that are older than this are re-checked when something new is measured."""
 
@@ -83,11 +85,9 @@ class _Run:
         self.senders = senders
         self.clock = Clock(assume(prepared.arms[0].settings.model))
         self.outcome = Outcome(ledger.folder)
-        self.began = time.monotonic()
         self.blocks = Blocks(prepared, ledger)
+        self.time = Allowance(self.study, self.clock, self.blocks.closing)
         self.todo: dict[int, list[Work]] = {}
-        self.spent_before_s = 0.0
-        self.over_budget: set[str] = set()
         self.unbootable: dict[str, str] = {}
         self.out: tuple[str, ...] = ()
 
@@ -121,7 +121,17 @@ class _Run:
                 break
         self.todo.clear()
         if closing := self.blocks.closing_boot(begun):
-            await self._boots([closing], until=time.monotonic() + (self._left_s() or math.inf))
+            await self._close(closing)
+
+    async def _close(self, closing: Work) -> None:
+        """What closes the study, unless there is no time left for any of it."""
+        left = self.time.left_s()
+        until = math.inf if left is None else time.monotonic() + left - self.clock.boot_s()
+        if not any(self.time.fits(plan, until) for plan in closing.plans):
+            for plan in closing.plans:
+                self._skip(closing, plan, OVER_BUDGET)
+            return
+        await self._boots([closing], until)
 
     async def _block(self, block: int) -> None:
         is_last = block + 1 == self.study.most_boots
@@ -145,7 +155,7 @@ class _Run:
                 for plan in one.plans:
                     self._skip(one, plan, f"its server does not start: {reason}")
                 continue
-            end = time.monotonic() + self._share_s(1 + len(later)) if until is None else until
+            end = time.monotonic() + self.time.share_s(1 + len(later)) if until is None else until
             async with Client() as client:
                 await self._boot(one, client, later, end)
 
@@ -180,12 +190,12 @@ class _Run:
         self.ledger.begin(
             self.study.to_json(), self.study.control_arm, self.study.every_arm(), chains, __version__
         )
-        self.spent_before_s = self.ledger.spent_s([arm.fingerprint() for arm in self.study.every_arm()])
+        self.time.spent_before_s = self.ledger.spent_s([arm.fingerprint() for arm in self.study.every_arm()])
         self.observer.on(
             "plan",
             arms=[(one.name, one.block, [plan.name for plan in one.plans]) for one in work],
             kept=list(self.outcome.kept),
-            estimate_s=self._later_s(work),
+            estimate_s=self.time.later_s(work),
             basis=self.clock.basis,
         )
         return first
@@ -223,12 +233,10 @@ class _Run:
         """Whether a block is begun: the first, and one that was begun before, always; any other only when
         it is expected to end in time, since half a block compares nothing.
         """
-        left = self._hours_left_s()
-        if block == 0 or left is None or self.blocks.has_begun(block):
+        bootable = [one for one in self.blocks.work(block, self.out) if one.name not in self.unbootable]
+        if block == 0 or self.blocks.has_begun(block) or self.time.fits_whole(bootable):
             return True
-        needed = self._later_s(self.todo[block])
-        if needed <= left:
-            return True
+        needed, left = self.time.later_s(bootable), self.time.hours_left_s() or 0.0
         text = (
             f"block {block + 1} of {self.study.most_boots} was not begun: it takes about"
             f" {needed / 60:.0f} min, and {max(left, 0) / 60:.0f} min are left"
@@ -236,35 +244,6 @@ class _Run:
         self.ledger.event("blocks", number=block, text=text)
         self.observer.on("warning", text=text)
         return False
-
-    def _hours_left_s(self) -> float | None:
-        """Seconds until the budget or `until.max_hours` is spent, whichever is sooner; None without either.
-
-        The budget is of this run of kvantage; the hours are of the study, over all of its runs.
-        """
-        lefts = [] if (left := self._left_s()) is None else [left]
-        if self.study.until and self.study.until.max_hours is not None:
-            spent = self.spent_before_s + time.monotonic() - self.began
-            lefts.append(self.study.until.max_hours * 3600 - spent)
-        return min(lefts, default=None)
-
-    # the budget
-
-    def _left_s(self) -> float | None:
-        if self.study.budget is None:
-            return None
-        return self.study.budget - (time.monotonic() - self.began)
-
-    def _share_s(self, boots_left: int) -> float:
-        """Seconds that the boot about to start may take: its equal share of what is left of the budget."""
-        left = self._left_s()
-        return math.inf if left is None else left / boots_left
-
-    def _fits(self, plan: ChainPlan, until: float) -> bool:
-        """Whether a chain is run: not when an earlier arm had to leave it out, nor when it would end late."""
-        if plan.name not in self.over_budget and time.monotonic() + self.clock.chain_s(plan) > until:
-            self.over_budget.add(plan.name)
-        return plan.name not in self.over_budget
 
     def _skip(self, one: Work, plan: ChainPlan, reason: str) -> None:
         for load in plan.loads:
@@ -312,8 +291,8 @@ class _Run:
             flushes: bool | None = None
             for place, plan in enumerate(one.plans):
                 self._tell_left(one.plans[place:], later)
-                if not self._fits(plan, until):
-                    self._skip(one, plan, "it does not fit into the study's budget")
+                if not self.time.fits(plan, until):
+                    self._skip(one, plan, OVER_BUDGET)
                     continue
                 if flushes is None and not plan.after_boot:
                     flushes = await self._prove_cache(bench)
@@ -370,16 +349,9 @@ class _Run:
             skipped(f"{load.workload}@{load.concurrency}")
 
     def _tell_left(self, plans: Sequence[ChainPlan], later: Sequence[Work]) -> None:
-        rest = sum(self.clock.chain_s(plan) for plan in self._still(plans)) + self._later_s(later)
-        rest += sum(self._later_s(work) for work in self.todo.values())
+        rest = self.time.chains_s(plans) + self.time.later_s(later)
+        rest += sum(self.time.later_s(work) for work in self.todo.values())
         basis = self.clock.basis
         if self.study.until:
             basis += f"; if all {self.study.most_boots} blocks are needed"
         self.observer.on("left", seconds=rest, basis=basis)
-
-    def _later_s(self, work: Sequence[Work]) -> float:
-        """Seconds that these boots are expected to take."""
-        return sum(self.clock.arm_s(self._still(one.plans)) for one in work)
-
-    def _still(self, plans: Sequence[ChainPlan]) -> list[ChainPlan]:
-        return [plan for plan in plans if plan.name not in self.over_budget]
