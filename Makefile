@@ -1,5 +1,6 @@
 # make quickstart   an environment, kvantage, vLLM's CPU engine; then `kvantage quickstart`
 # make test         what CI runs: style, types, room boundaries, tests (two arms on the real engine among them)
+# make site         the documentation as a site, in build/site
 # make proof        the long proofs on the real engine
 #
 # VLLM_PYTHON=/path/to/python uses the vLLM that is there instead of installing one.
@@ -10,7 +11,7 @@ SUPPORTED := import ensurepip, sys; sys.exit(not (3, 11) <= sys.version_info[:2]
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	$$p -c '$(SUPPORTED)' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: quickstart venv engine dev test lint proof
+.PHONY: quickstart venv engine dev test lint site proof
 .DELETE_ON_ERROR:
 
 quickstart: venv engine
@@ -48,6 +49,9 @@ lint: dev
 test: dev engine lint
 	scripts/install-chromium
 	$(BIN)/pytest -m "not proof"
+
+site: dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 proof: dev engine
 	$(BIN)/pytest -m proof

@@ -36,7 +36,10 @@ OFF, ON = "off", "on"
 )
 @click.option("--resume", is_flag=True, help="Go on with what is in --out.")
 @click.option("--prompts", metavar="FILE", help="Prompts of your own, a JSONL file. [default: the twenty]")
-@click.option("--output-tokens", type=click.IntRange(64, 2000), default=512, show_default=True)
+@click.option(
+    "--output-tokens", type=click.IntRange(64, 2000), default=512, show_default=True,
+    help="The longest answer.",
+)  # fmt: skip
 @click.option("--repeats", type=click.IntRange(2), default=2, show_default=True, help="Times each is asked.")
 @click.option("--at-once", type=click.IntRange(1), default=4, show_default=True, help="Beside one at a time.")
 @click.option("--samples", type=click.IntRange(0), default=200, show_default=True, help="At a temperature.")

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
 
 import click
 
-from kvantage.analysis import analyse
-from kvantage.frames.export import FORMATS, Format, export
-from kvantage.ledger import read_study
+FORMATS = ("parquet", "csv", "json")
 
 
 @click.command(short_help="Write what was measured as Parquet, CSV or JSON tables.")
@@ -28,10 +25,14 @@ def command(folder: Path, form: str, out: Path | None) -> None:
       kvantage export runs/quickstart
       kvantage export runs/quickstart --format csv --out tables
     """
-    chosen = next(one for one in get_args(Format) if one == form)
+    from kvantage import frames
+    from kvantage.analysis import analyse
+    from kvantage.ledger import read_study
+
+    chosen = next(one for one in frames.FORMATS if one == form)
     data = read_study(folder)
     place = out or folder / "export"
-    rows = export(data, analyse(data), place, chosen)
+    rows = frames.export(data, analyse(data), place, chosen)
     for name, count in rows.items():
         click.echo(f"{count:>10,}  {place / name}.{form}")
     click.echo(f"{'':>10}  {place / 'dictionary.md'}")

@@ -7,13 +7,7 @@ from pathlib import Path
 
 import click
 
-from kvantage.cli.dry import dry_run
-from kvantage.cli.measure import measure
 from kvantage.cli.run import names
-from kvantage.hosts.local import LocalHost
-from kvantage.ledger import FILE
-from kvantage.runner import Selection, prepare
-from kvantage.study import load_study, packaged_study
 
 
 @click.command(short_help="Compare four arms on a toy model, on this machine.")
@@ -44,6 +38,12 @@ def command(
       kvantage quickstart --dry-run
       kvantage quickstart
     """
+    from kvantage.cli.dry import dry_run
+    from kvantage.cli.measure import measure
+    from kvantage.hosts.local import LocalHost
+    from kvantage.runner import Selection, prepare
+    from kvantage.study import load_study, packaged_study
+
     host = LocalHost()
     amx = host.facts().amx
     click.echo(
@@ -63,6 +63,8 @@ def command(
 
 
 def _move_aside(folder: Path) -> None:
+    from kvantage.ledger import FILE
+
     if not (folder / FILE).exists():
         return
     stamp = time.strftime("%Y%m%dT%H%M%S", time.localtime((folder / FILE).stat().st_mtime))

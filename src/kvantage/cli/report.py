@@ -6,8 +6,6 @@ from pathlib import Path
 
 import click
 
-from kvantage.cli.show import draw, write_and_show
-
 
 @click.command(short_help="Report again from what was measured.")
 @click.argument("folder", type=click.Path(path_type=Path))
@@ -26,6 +24,8 @@ def command(folder: Path, charts: Path | None) -> None:
       kvantage report runs/quickstart
       kvantage report runs/quickstart --charts charts/
     """
+    from kvantage.cli.show import draw, write_and_show
+
     findings = write_and_show(folder)
     if charts is not None:
         draw(findings, charts)

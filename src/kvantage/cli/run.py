@@ -7,14 +7,6 @@ from pathlib import Path
 
 import click
 
-from kvantage.cli.dry import dry_run
-from kvantage.cli.measure import measure
-from kvantage.hosts.local import LocalHost
-from kvantage.runner import Selection, prepare
-from kvantage.runner.seen import recognised
-from kvantage.session import senders
-from kvantage.study import load_study
-
 
 def names(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...] | None:
     """`a,b` as names."""
@@ -59,6 +51,14 @@ def command(
       kvantage run study.yaml
       kvantage run study.yaml --resume --arms none,mtp
     """
+    from kvantage.cli.dry import dry_run
+    from kvantage.cli.measure import measure
+    from kvantage.hosts.local import LocalHost
+    from kvantage.runner import Selection, prepare
+    from kvantage.runner.seen import recognised
+    from kvantage.session import senders
+    from kvantage.study import load_study
+
     asked = load_study(study)
     if allow_simulated:
         asked = asked.allowing_simulated()

@@ -6,15 +6,13 @@ import contextlib
 import time
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from kvantage.cli.board import Told
-from kvantage.cli.feed import Follower, View
-from kvantage.cli.measure import view
-from kvantage.cli.plain import clock
-from kvantage.core import LedgerError
-from kvantage.ledger import FILE, at_work, whole_chains
+if TYPE_CHECKING:
+    from kvantage.cli.board import Told
+    from kvantage.cli.feed import Follower, View
 
 PERIOD_S = 0.25
 
@@ -32,6 +30,10 @@ def command(folder: Path, plain: bool) -> int:
       kvantage watch runs/study
       kvantage watch runs/study --plain > watch.log
     """
+    from kvantage.cli.feed import Follower
+    from kvantage.core import LedgerError
+    from kvantage.ledger import FILE, at_work
+
     if not (folder / FILE).is_file():
         raise LedgerError(
             "there is no study here", where=str(folder), hint="name the folder that `run` writes"
@@ -61,6 +63,9 @@ def command(folder: Path, plain: bool) -> int:
 
 def _follow(folder: Path, feed: Follower, told: list[Told], plain: bool) -> Told | None:
     """Show events until the run ends; returns its last one, None where there was none."""
+    from kvantage.cli.measure import view
+    from kvantage.ledger import at_work
+
     begin = next((one for one in told if one.kind == "begin"), None)
     title = str(begin.fields.get("title", "kvantage")) if begin else f"kvantage: {folder}"
     shown: View = view(title, folder, plain, begin.at if begin else None)
@@ -80,6 +85,10 @@ def _follow(folder: Path, feed: Follower, told: list[Told], plain: bool) -> Told
 
 def _idle(folder: Path, told: list[Told]) -> str:
     """What to say where nothing is at work."""
+    from kvantage.cli.plain import clock
+    from kvantage.core import LedgerError
+    from kvantage.ledger import whole_chains
+
     end = told[-1] if told and told[-1].kind == "end" else None
     lines = [f"nothing is at work in {folder}."]
     if end is not None:
