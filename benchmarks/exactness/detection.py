@@ -42,6 +42,8 @@ async def wrong(folder: Path, rates: list[float]) -> None:
     env = wrong_env(str(said.resolve()), 1, log.resolve())
     async with serving(arm("wrong", env), folder) as server:
         for rate in rates:
+            if (folder / f"wrong-{rate:g}.jsonl").exists():
+                continue  # asked already
             log.unlink(missing_ok=True)
             said.write_text(str(rate))
             answers = await ask(
