@@ -64,7 +64,7 @@ def test_the_whole_sentence() -> None:
     trade = analyse(two_arms().data()).trades[0]
     assert trade.sentence == (
         "costs 5.6 % of the pool (500 of 9,000 tokens), buys 1.50x on code at one stream "
-        "(30.0 against 20.0 tok/s, interval 1.46 to 1.54), 0.90x on prose at one stream, "
+        "(30.0 against 20.0 tok/s, interval 1.46 to 1.54 within one boot), 0.90x on prose at one stream, "
         "1.50x on repeats at one stream, 1.50x on repeats at two streams, "
         "no ratio on repeats at four streams (void in 'mtp')"
     )

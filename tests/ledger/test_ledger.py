@@ -175,7 +175,7 @@ def test_a_lone_surrogate_does_not_lose_the_request(tmp_path: Path) -> None:
     with open_study(tmp_path) as ledger:
         _, chain = start(ledger)
         ledger.add_request(chain, record(chain, content="\ud83d")).result()
-    assert read_study(tmp_path).requests.content == ("?",)
+    assert list(read_study(tmp_path).requests.content) == ["?"]
 
 
 def test_two_at_once_are_refused(tmp_path: Path) -> None:

@@ -218,13 +218,9 @@ def foreign_traffic(evidence: Evidence) -> Failure | None:
 
 def nonempty_output(evidence: Evidence) -> Failure | None:
     """Every answer has content or reasoning."""
-    requests = evidence.requests
-    empty = [
-        row
-        for row in evidence.cell.rows.tolist()
-        if requests.ok[row] and not requests.content[row].strip() and not requests.reasoning[row].strip()
-    ]
-    if not empty:
+    requests, rows = evidence.requests, evidence.cell.rows
+    empty = rows[requests.ok[rows] & ~requests.answered(rows)]
+    if not len(empty):
         return None
     why = str(requests.finish_reason[empty[0]]) or "not told"
     return Failure(f"{len(empty)} of {evidence.number} answers were empty (finish reason {why})")

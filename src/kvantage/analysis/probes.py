@@ -121,7 +121,8 @@ def _agreement(requests: RequestColumns, cell: Cell, control: Cell | None) -> Re
 def _answers(requests: RequestColumns, cell: Cell) -> dict[str, str]:
     answers = {}
     for row in cell.rows.tolist():
-        answer = requests.checks[row].get("answer", requests.content[row])
+        checks = requests.checks[row]
+        answer = checks["answer"] if "answer" in checks else requests.content[row]
         text = _plain(answer)
         if requests.ok[row] and text:
             answers[str(requests.prompt_id[row])] = text

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kvantage.analysis.cells import ranges
 from kvantage.core.columns import Bools, Floats, Ints, RequestColumns
 
 NANO = 1e-9
@@ -42,14 +41,12 @@ class Timing:
 
 def time_requests(requests: RequestColumns, rows: Ints) -> Timing:
     """The times of the given requests."""
-    starts = requests.chunk_offsets[rows]
-    counts = requests.chunk_offsets[rows + 1] - starts
+    chunks = requests.chunks
+    counts = requests.chunk_offsets[rows + 1] - requests.chunk_offsets[rows]
     some = counts > 0
-    first = np.where(some, requests.chunk_ns[np.where(some, starts, 0)] if requests.chunk_ns.size else -1, -1)
-    ends = np.where(some, starts + counts - 1, 0)
-    last = np.where(some, requests.chunk_ns[ends] if requests.chunk_ns.size else -1, -1)
-
-    told, total, opening, widest = _chunk_tokens(requests, starts, counts)
+    first, last = chunks.first_ns[rows], chunks.last_ns[rows]
+    told, total = chunks.told[rows], chunks.tokens[rows]
+    opening, widest = chunks.opening[rows], chunks.widest[rows]
     output = requests.output_tokens[rows]
     first_known = opening >= 0
     after = np.where(
@@ -78,20 +75,3 @@ def time_requests(requests: RequestColumns, rows: Ints) -> Timing:
         widest=widest,
         told=told,
     )
-
-
-def _chunk_tokens(requests: RequestColumns, starts: Ints, counts: Ints) -> tuple[Bools, Floats, Ints, Ints]:
-    """(all chunks told, tokens in all chunks, tokens in the first or -1, tokens in the widest)."""
-    number = len(starts)
-    tokens = requests.chunk_tokens[ranges(starts, counts)]
-    owner = np.repeat(np.arange(number), counts)
-    told = np.ones(number, dtype=np.bool_)
-    told[owner[tokens < 0]] = False
-    told &= counts > 0
-    total = np.bincount(owner, weights=np.maximum(tokens, 0), minlength=number).astype(np.float64)
-    opening = np.full(number, -1, dtype=np.int64)
-    some = counts > 0
-    opening[some] = requests.chunk_tokens[starts[some]]
-    widest = np.zeros(number, dtype=np.int64)
-    np.maximum.at(widest, owner, tokens)
-    return told, total, opening, widest

@@ -128,8 +128,14 @@ def _figures(ratio: Ratio) -> str:
     assert ratio.baseline.value is not None
     text = f"{wording.speed(ratio.value.value)} against {wording.speed(ratio.baseline.value)} tok/s"
     if ratio.ratio.low is not None and ratio.ratio.high is not None:
-        text += f", interval {ratio.ratio.low:.2f} to {ratio.ratio.high:.2f}"
+        text += f", interval {ratio.ratio.low:.2f} to {ratio.ratio.high:.2f} {_level(ratio)}"
     return text
+
+
+def _level(ratio: Ratio) -> str:
+    """At which level the interval is replicated, in few words."""
+    boots = 1 if ratio.inference is None else ratio.inference.boots
+    return "within one boot" if boots < 2 else f"over {boots} boots"
 
 
 def _side(ratio: Ratio) -> str:

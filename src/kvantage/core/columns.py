@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -19,7 +20,34 @@ from kvantage.core.telemetry import WatchedHost
 Strings = NDArray[np.str_]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Counts = NDArray[np.signedinteger[Any]]
+"""Small whole numbers, of whatever width holds them."""
 Bools = NDArray[np.bool_]
+
+
+class Texts(Sequence[str]):
+    """Answers that are fetched when they are asked for; `filled` says which are more than space."""
+
+    filled: Bools
+
+
+@dataclass(frozen=True)
+class ChunkSummary:
+    """What the chunks of each request tell together, an entry a request.
+
+    first_ns, last_ns  when its first and its last chunk came, -1 without one
+    told               every chunk says how many tokens it carried
+    tokens             in all chunks that say so
+    opening            tokens in its first chunk, -1 where not told
+    widest             most tokens in one chunk, 0 where none says
+    """
+
+    first_ns: Ints
+    last_ns: Ints
+    told: Bools
+    tokens: Floats
+    opening: Ints
+    widest: Ints
 
 
 @dataclass(frozen=True)
@@ -65,14 +93,23 @@ class RequestColumns:
     client_lag_ns: Ints
     chunk_offsets: Ints
     chunk_ns: Ints
-    chunk_tokens: Ints
+    chunk_tokens: Counts
     histograms: tuple[tuple[int, ...] | None, ...]
-    content: tuple[str, ...]
-    reasoning: tuple[str, ...]
+    content: Sequence[str]
+    reasoning: Sequence[str]
     checks: tuple[Mapping[str, Any], ...]
 
     def __len__(self) -> int:
         return len(self.arm)
+
+    def answered(self, rows: Ints) -> Bools:
+        """Which of these requests have content or reasoning that is more than space."""
+        return _filled(self.content, rows) | _filled(self.reasoning, rows)
+
+    @functools.cached_property
+    def chunks(self) -> ChunkSummary:
+        """Each request's chunks summed up, once for all that ask."""
+        return _sum_up(self.chunk_offsets, self.chunk_ns, self.chunk_tokens)
 
 
 @dataclass(frozen=True)
@@ -180,3 +217,33 @@ class StudyData:
     telemetry: TelemetryColumns | None = None
     watched: Mapping[int, tuple[WatchedHost, ...]] = field(default_factory=dict)
     exactness: ExactnessData = field(default_factory=ExactnessData)
+
+
+def _filled(texts: Sequence[str], rows: Ints) -> Bools:
+    if isinstance(texts, Texts):
+        return texts.filled[rows]
+    return np.fromiter((bool(texts[row].strip()) for row in rows.tolist()), dtype=np.bool_, count=len(rows))
+
+
+BLOCK = 65_536
+"""Requests that are summed up at a time, so that what is made on the way stays small."""
+
+
+def _sum_up(offsets: Ints, times: Ints, tokens: Counts) -> ChunkSummary:
+    """By one pass over the chunks; requests without a chunk are left out of it."""
+    number = len(offsets) - 1
+    some = np.flatnonzero(np.diff(offsets) > 0)
+    first, last = np.full(number, -1, dtype=np.int64), np.full(number, -1, dtype=np.int64)
+    told, total = np.zeros(number, dtype=np.bool_), np.zeros(number)
+    opening, widest = np.full(number, -1, dtype=np.int64), np.zeros(number, dtype=np.int64)
+    first[some], last[some] = times[offsets[some]], times[offsets[some + 1] - 1]
+    opening[some] = tokens[offsets[some]]
+    for start in range(0, len(some), BLOCK):
+        rows = some[start : start + BLOCK]
+        low, high = offsets[rows[0]], offsets[rows[-1] + 1]
+        starts, own = offsets[rows] - low, tokens[low:high]
+        told[rows] = np.minimum.reduceat(own, starts) >= 0
+        known = np.maximum(own, 0)
+        total[rows] = np.add.reduceat(known, starts, dtype=np.int64)
+        widest[rows] = np.maximum.reduceat(known, starts)
+    return ChunkSummary(first, last, told, total, opening, widest)

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from kvantage.core import ArmSettings, CellKey, CounterDelta, Facts, LedgerError, LogReadings
-from kvantage.core.columns import BootRow, CellWindow, RequestColumns, SkippedPhase, StudyData
+from kvantage.core.columns import BootRow, CellWindow, SkippedPhase, StudyData
 from kvantage.ledger import codec
-from kvantage.ledger.blob import unpack_chunks
 from kvantage.ledger.exactness import read_exactness
 from kvantage.ledger.ledger import FILE, check_version
+from kvantage.ledger.requests import read_requests
 from kvantage.ledger.schema import CLOSING
 from kvantage.ledger.telemetry import read_telemetry, watched
 from kvantage.ledger.writer import connect, storage_error
@@ -74,7 +71,7 @@ def _read(db: sqlite3.Connection, path: Path) -> StudyData:
         arms=arms,
         boots=tuple(_boots(db, names)),
         windows=tuple(_windows(db, names, chains)),
-        requests=_requests(db, names, chains),
+        requests=read_requests(db, path, names, chains),
         skipped=tuple(
             SkippedPhase(
                 names[row["fingerprint"]], row["block"], row["phase"], row["workload"], row["reason"]
@@ -175,76 +172,3 @@ def _windows(
             notes=notes if complete or not chain.reason else (*notes, chain.reason),
             boot=chain.boot,
         )
-
-
-def _requests(db: sqlite3.Connection, names: dict[str, str], chains: dict[int, _ChainRow]) -> RequestColumns:
-    rows = [row for row in db.execute("SELECT * FROM requests ORDER BY id") if row["chain"] in chains]
-    unpacked = [unpack_chunks(row["chunks"], row["chunk_count"]) for row in rows]
-    offsets = np.zeros(len(rows) + 1, dtype=np.int64)
-    np.cumsum([row["chunk_count"] for row in rows], out=offsets[1:])
-    of = [chains[row["chain"]] for row in rows]
-
-    def ints(name: str) -> np.ndarray[Any, np.dtype[np.int64]]:
-        return np.array([-1 if row[name] is None else row[name] for row in rows], dtype=np.int64)
-
-    def floats(name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-        return np.array([np.nan if row[name] is None else row[name] for row in rows], dtype=np.float64)
-
-    def strings(name: str) -> np.ndarray[Any, np.dtype[np.str_]]:
-        return _strings([row[name] or "" for row in rows])
-
-    def per_chain(value: Callable[[_ChainRow], Any]) -> list[Any]:
-        return [value(chain) for chain in of]
-
-    return RequestColumns(
-        arm=_strings(per_chain(lambda c: names[c.fingerprint])),
-        fingerprint=_strings(per_chain(lambda c: c.fingerprint)),
-        block=np.array(per_chain(lambda c: c.block), dtype=np.int64),
-        phase=strings("phase"),
-        workload=strings("workload"),
-        concurrency=ints("concurrency"),
-        chain=_strings(per_chain(lambda c: c.name)),
-        attempt=np.array(per_chain(lambda c: c.attempt), dtype=np.int64),
-        repeat=ints("repeat"),
-        stream=ints("stream"),
-        prompt_id=strings("prompt_id"),
-        warmup=ints("warmup").astype(np.bool_),
-        ok=ints("ok").astype(np.bool_),
-        error=strings("error"),
-        finish_reason=strings("finish_reason"),
-        intended_ns=ints("intended_ns"),
-        sent_ns=ints("sent_ns"),
-        first_ns=ints("first_ns"),
-        first_content_ns=ints("first_content_ns"),
-        end_ns=ints("end_ns"),
-        prompt_tokens=floats("prompt_tokens"),
-        output_tokens=floats("output_tokens"),
-        reasoning_tokens=floats("reasoning_tokens"),
-        cached_tokens=floats("cached_tokens"),
-        accepted_tokens=floats("accepted_tokens"),
-        drafted_tokens=floats("drafted_tokens"),
-        spec_steps=floats("spec_steps"),
-        queue_s=floats("queue_s"),
-        retractions=floats("retractions"),
-        expected_low=floats("expected_low"),
-        expected_high=floats("expected_high"),
-        client_lag_ns=ints("client_lag_ns"),
-        chunk_offsets=offsets,
-        chunk_ns=_joined([times for times, _ in unpacked]),
-        chunk_tokens=_joined([tokens for _, tokens in unpacked]),
-        histograms=tuple(tuple(json.loads(row["histogram"])) if row["histogram"] else None for row in rows),
-        content=tuple(row["content"] for row in rows),
-        reasoning=tuple(row["reasoning"] for row in rows),
-        checks=tuple(json.loads(row["checks"]) for row in rows),
-    )
-
-
-def _strings(values: Sequence[str]) -> np.ndarray[Any, np.dtype[np.str_]]:
-    return np.array(values, dtype=np.str_) if values else np.empty(0, dtype="U1")
-
-
-def _joined(parts: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    if not parts:
-        return np.empty(0, dtype=np.int64)
-    joined: np.ndarray[Any, np.dtype[np.int64]] = np.concatenate(parts).astype(np.int64)
-    return joined

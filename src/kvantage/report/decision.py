@@ -69,6 +69,27 @@ def _kept(kept: Kept | None, notes: Notes) -> str:
     return f"{text}, {kept.state} [{notes.number(kept.words)}]"
 
 
+def beside_verdict(findings: Findings) -> list[str]:
+    """What stands under the verdict in a terminal: the nearest rivals, and what would narrow its interval."""
+    verdict = findings.verdict
+    lines = []
+    if verdict.rivals:
+        lines.append(f"Nearest rivals: {'; '.join(each.words for each in verdict.rivals)}.")
+    for comparison in findings.comparisons:
+        if verdict.arm not in (comparison.arm, comparison.baseline):
+            continue
+        split = next(
+            (each.inference.split for each in comparison.ratios if each.inference and each.inference.split),
+            None,
+        )
+        if split is not None:
+            lines.append(
+                f"Noise of {comparison.arm} against {comparison.baseline}: {split.words}; {split.advice}."
+            )
+            break
+    return lines
+
+
 def verdict_json(verdict: Verdict) -> Json:
     """The verdict's block."""
     return {

@@ -11,6 +11,7 @@ from rich.text import Text
 from kvantage.analysis.exactness.judge import Exactness
 from kvantage.analysis.findings import Findings
 from kvantage.report import answers, exactness, tables
+from kvantage.report.decision import beside_verdict
 from kvantage.report.escape import plain
 from kvantage.report.figures import DASH
 from kvantage.report.foretold import brief_foresight
@@ -52,8 +53,8 @@ def show_terminal(findings: Findings, console: Console | None = None) -> None:
     out.print(Text("Verdict", style="bold"))
     for sentence_text in findings.verdict.sentences:
         out.print(Padding(Text(plain(sentence_text)), (0, 0, 0, 2)))
-    for limit in findings.limits[:2]:
-        out.print(Padding(Text(plain(limit), style="dim"), (0, 0, 0, 2)))
+    for line in (*beside_verdict(findings), *findings.limits[:2]):
+        out.print(Padding(Text(plain(line), style="dim"), (0, 0, 0, 2)))
 
 
 def _say(out: Console, told: list[tuple[str, str]]) -> None:

@@ -1,0 +1,242 @@
+"""The ledger's requests as columns: read in batches, so that a million of them fit where their chunks do."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, overload
+
+import numpy as np
+
+from kvantage.core.columns import Bools, Counts, Ints, RequestColumns, Texts
+from kvantage.ledger.writer import connect
+
+BATCH = 8192
+CHUNK_BYTES = 12
+"""Of one chunk in the ledger: eight of its time, four of its tokens."""
+
+_STRINGS = ("phase", "workload", "prompt_id", "error", "finish_reason")
+_INTS = (
+    "concurrency",
+    "repeat",
+    "stream",
+    "warmup",
+    "ok",
+    "intended_ns",
+    "sent_ns",
+    "first_ns",
+    "first_content_ns",
+    "end_ns",
+    "client_lag_ns",
+)
+_FLOATS = (
+    "prompt_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+    "cached_tokens",
+    "accepted_tokens",
+    "drafted_tokens",
+    "spec_steps",
+    "queue_s",
+    "retractions",
+    "expected_low",
+    "expected_high",
+)
+_SPACE = "char(32, 9, 10, 11, 12, 13)"
+_FILLED = {name: f"trim({name}, {_SPACE}) <> ''" for name in ("content", "reasoning")}
+_NAMES = ("id", "chain", "chunk_count", "chunks", "histogram", "checks")
+_SELECT = (
+    f"SELECT {', '.join((*_NAMES, *_STRINGS, *_INTS, *_FLOATS, *_FILLED.values()))} FROM requests ORDER BY id"
+)
+
+
+class ChainOf(Protocol):
+    """What a request takes from its chain."""
+
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def block(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def attempt(self) -> int: ...
+
+
+class StoredTexts(Texts):
+    """Answers left in the ledger until they are asked for: few are, and together they are large."""
+
+    def __init__(self, path: Path, column: str, ids: Ints, filled: Bools) -> None:
+        self._path = path
+        self._column = column
+        self._ids = ids
+        self.filled = filled
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[str]: ...
+    def __getitem__(self, place: int | slice) -> str | Sequence[str]:
+        if isinstance(place, slice):
+            return StoredTexts(self._path, self._column, self._ids[place], self.filled[place])
+        if not self.filled[place]:
+            return ""
+        connection = connect(self._path, read_only=True)
+        try:
+            found = connection.execute(
+                f"SELECT {self._column} FROM requests WHERE id = ?", (int(self._ids[place]),)
+            ).fetchone()
+        finally:
+            connection.close()
+        return str(found[0]) if found else ""
+
+    def __iter__(self) -> Iterator[str]:
+        wanted = iter(self._ids.tolist())
+        number = next(wanted, -1)
+        connection = connect(self._path, read_only=True)
+        try:
+            for found, text in connection.execute(f"SELECT id, {self._column} FROM requests ORDER BY id"):
+                if found == number:
+                    yield str(text)
+                    number = next(wanted, -1)
+        finally:
+            connection.close()
+
+
+def read_requests(
+    db: sqlite3.Connection, path: Path, names: Mapping[str, str], chains: Mapping[int, ChainOf]
+) -> RequestColumns:
+    """The requests of those chains as they were committed; `names` are the arms by fingerprint."""
+    bound = _most_chunks(path)
+    times: Ints = np.empty(bound, dtype=np.int64)
+    tokens: Counts = np.empty(bound, dtype=np.int16)
+    parts: dict[str, list[Any]] = {}
+    histograms: list[tuple[int, ...] | None] = []
+    checks: list[Mapping[str, Any]] = []
+    filled_to = 0
+    nothing: Mapping[str, Any] = {}
+    for batch in _batches(db, chains):
+        columns = dict(
+            zip((*_NAMES, *_STRINGS, *_INTS, *_FLOATS, *_FILLED), zip(*batch, strict=True), strict=True)
+        )
+        counts = np.array(columns["chunk_count"], dtype=np.int64)
+        total = int(counts.sum())
+        if filled_to + total > len(times):
+            times, tokens = _grown(times, filled_to + total), _grown(tokens, filled_to + total)
+        tokens = _unpack(columns["chunks"], counts, times, tokens, filled_to)
+        filled_to += total
+        held = {"id": columns["id"], "chain": columns["chain"], "chunk_count": counts}
+        for name, values in held.items():
+            parts.setdefault(name, []).append(np.array(values, dtype=np.int64))
+        for name in _STRINGS:
+            parts.setdefault(name, []).append(np.array([text or "" for text in columns[name]], dtype=np.str_))
+        for name in _INTS:
+            parts.setdefault(name, []).append(_whole(columns[name]))
+        for name in _FLOATS:
+            parts.setdefault(name, []).append(np.array(columns[name], dtype=np.float64))
+        for name in _FILLED:
+            parts.setdefault(name, []).append(np.array(columns[name], dtype=np.bool_))
+        histograms += [tuple(json.loads(text)) if text else None for text in columns["histogram"]]
+        checks += [nothing if text == "{}" else json.loads(text) for text in columns["checks"]]
+    joined = {name: _joined(parts.pop(name, ())) for name in tuple(parts)}
+    empty_ints, empty_text = np.empty(0, dtype=np.int64), np.empty(0, dtype="U1")
+    number = len(joined.get("id", empty_ints))
+    offsets = np.zeros(number + 1, dtype=np.int64)
+    np.cumsum(joined.pop("chunk_count", empty_ints), out=offsets[1:])
+    ids, filled = (
+        joined.pop("id", empty_ints),
+        {name: joined.pop(name, np.empty(0, np.bool_)) for name in _FILLED},
+    )
+    ordered, place = np.unique(joined.pop("chain", empty_ints), return_inverse=True)
+    of = [chains[chain] for chain in ordered.tolist()]
+    fields = {
+        **{name: joined.get(name, empty_text) for name in _STRINGS},
+        **{name: joined.get(name, empty_ints) for name in _INTS},
+        **{name: joined.get(name, np.empty(0)) for name in _FLOATS},
+    }
+    fields["warmup"], fields["ok"] = fields["warmup"].astype(np.bool_), fields["ok"].astype(np.bool_)
+    return RequestColumns(
+        arm=_of_chains([names[chain.fingerprint] for chain in of], place),
+        fingerprint=_of_chains([chain.fingerprint for chain in of], place),
+        chain=_of_chains([chain.name for chain in of], place),
+        block=np.array([chain.block for chain in of], dtype=np.int64)[place],
+        attempt=np.array([chain.attempt for chain in of], dtype=np.int64)[place],
+        chunk_offsets=offsets,
+        chunk_ns=times[:filled_to],
+        chunk_tokens=tokens[:filled_to],
+        histograms=tuple(histograms),
+        content=StoredTexts(path, "content", ids, filled["content"]),
+        reasoning=StoredTexts(path, "reasoning", ids, filled["reasoning"]),
+        checks=tuple(checks),
+        **fields,
+    )
+
+
+def _batches(db: sqlite3.Connection, chains: Mapping[int, Any]) -> Iterable[list[tuple[Any, ...]]]:
+    cursor = db.cursor()
+    cursor.row_factory = None
+    cursor.execute(_SELECT)
+    while rows := cursor.fetchmany(BATCH):
+        chosen = [row for row in rows if row[1] in chains]
+        if chosen:
+            yield chosen
+
+
+def _most_chunks(path: Path) -> int:
+    """No ledger holds more chunks than its files have room for. Memory that is not written takes no room."""
+    files = (path, path.with_name(path.name + "-wal"))
+    return sum(file.stat().st_size for file in files if file.exists()) // CHUNK_BYTES + 1
+
+
+def _unpack(blobs: Sequence[bytes], counts: Ints, times: Ints, tokens: Counts, at: int) -> Counts:
+    """Put a batch's chunks into the columns from `at` on; returns that of tokens, wider where it must be."""
+    words = np.frombuffer(b"".join(blobs), dtype="<i4")
+    total = int(counts.sum())
+    if len(words) != 3 * total:
+        raise ValueError(f"{total} chunks take {CHUNK_BYTES * total} bytes, not {4 * len(words)}")
+    if not total:
+        return tokens
+    # each request: two words a time, then one word a count
+    ends = np.cumsum(counts)
+    starts = 3 * (ends - counts) + 2 * counts
+    marks = np.zeros(len(words) + 1, dtype=np.int8)
+    np.add.at(marks, starts, 1)
+    np.add.at(marks, starts + counts, -1)
+    np.cumsum(marks[:-1], out=marks[:-1])
+    is_count = marks[:-1].astype(np.bool_)
+    told = words[is_count]
+    if told.max() > np.iinfo(tokens.dtype).max:
+        tokens = tokens.astype(np.int32)
+    times[at : at + total] = words[~is_count].view("<i8")
+    tokens[at : at + total] = told
+    return tokens
+
+
+def _grown(column: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, Any]:
+    """A column with more room: rows that were written while it was read."""
+    wider = np.empty(2 * length, dtype=column.dtype)
+    wider[: len(column)] = column
+    return wider
+
+
+def _whole(values: Sequence[int | None]) -> Ints:
+    """-1 for 'there is none'."""
+    if None in values:
+        return np.array([-1 if value is None else value for value in values], dtype=np.int64)
+    return np.array(values, dtype=np.int64)
+
+
+def _joined(parts: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+
+def _of_chains(texts: list[str], place: Ints) -> np.ndarray[Any, np.dtype[np.str_]]:
+    if not texts:
+        return np.empty(0, dtype="U1")
+    chosen: np.ndarray[Any, np.dtype[np.str_]] = np.array(texts, dtype=np.str_)[place]
+    return chosen
