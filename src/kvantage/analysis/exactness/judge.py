@@ -42,7 +42,7 @@ from kvantage.analysis.exactness.survival import (
     survival_power,
 )
 from kvantage.analysis.exactness.tasks import TaskResult, compare_tasks
-from kvantage.analysis.exactness.words import Words, say, void
+from kvantage.analysis.exactness.words import Words, sampled, say, void
 from kvantage.core import Answer, ExactnessData
 
 RATES = (1 / 30, 1 / 100, 1 / 300, 1 / 1000, 1 / 3000, 1 / 10000)
@@ -244,12 +244,12 @@ class _Judging:
         if not at:
             told = void("no answer of the arm is in the study")
             return ArmExactness(self.arm, told.cls, told.words, told.detail, at, sampling, tasks)
-        told = self._worst(at, sampling)
+        told = self._worst(at, sampling, on)
         return ArmExactness(self.arm, told.cls, told.words, told.detail, at, sampling, tasks)
 
-    def _worst(self, at: Sequence[AtConcurrency], sampling: Sequence[PrefixTest]) -> Words:
-        from kvantage.analysis.exactness.words import sampled
-
+    def _worst(
+        self, at: Sequence[AtConcurrency], sampling: Sequence[PrefixTest], on: Sequence[Answer]
+    ) -> Words:
         worst = at[0]
         for each in at[1:]:
             if worse(worst.cls, each.cls) != worst.cls:
@@ -260,7 +260,9 @@ class _Judging:
                 return Words(differs.cls, differs.words, f"{differs.detail}; greedy: {worst.words}")
             return Words(worst.cls, worst.words, f"{worst.detail}; {differs.detail}")
         if worst.cls == "bit-identical":
-            places, prompts = sum(each.places for each in at), max(each.prompts for each in at)
+            left_out = {name for each in at for name in each.left_out}
+            kept = [each for each in on if each.prompt_id not in left_out]
+            places, prompts = _distinct_places(kept, self.unit), len({each.prompt_id for each in kept})
             return Words(
                 worst.cls, f"bit-identical on {prompts} prompts, {places:,} {self.unit}", worst.detail
             )
