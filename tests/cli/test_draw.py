@@ -83,6 +83,14 @@ def test_a_block_that_is_added_later_is_known() -> None:
     assert made.boots["mtp"][1].chains["waves@1"] == "waiting"
 
 
+def test_what_is_told_of_several_arms_stands_once() -> None:
+    made = board(["none", "mtp"])
+    for arm in ("none", "mtp", "mtp"):
+        made.take(Told("warning", {"text": f"arm {arm}: it is old"}))
+        made.take(Told("warning", {"text": f"{arm} was slow"}))
+    assert made.notes == ["none was slow", "arms none, mtp: it is old", "mtp was slow"]
+
+
 def test_many_arms_are_folded_around_the_one_at_work() -> None:
     made = board([f"arm-{number}" for number in range(40)])
     made.take(Told("boot", {"arm": "arm-20", "block": 0, "log": "x"}))

@@ -44,6 +44,7 @@ def run_study(
     folder = Path(out) if out is not None else Path("runs") / asked.name
     told = observer or Silent()
     found: list[Outcome | BaseException] = []
+    done = threading.Event()
     task: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Outcome]]] = []
 
     def work() -> None:
@@ -51,16 +52,17 @@ def run_study(
             found.append(_measure(asked, folder, resume, Selection(_names(arms), _names(phases)), told, task))
         except BaseException as error:  # handed on to whoever called
             found.append(error)
+        finally:
+            done.set()
 
     # a thread of its own, so that it works where the caller's thread has an event loop
-    thread = threading.Thread(target=work, name="kvantage-run")
-    thread.start()
+    threading.Thread(target=work, name="kvantage-run").start()
     try:
-        thread.join()
+        done.wait()  # not join(): Python takes a thread whose join was interrupted for ended
     except KeyboardInterrupt:
         for loop, running in task:
             loop.call_soon_threadsafe(running.cancel)
-        thread.join()
+        done.wait()
         raise
     outcome = found[0]
     if isinstance(outcome, BaseException):

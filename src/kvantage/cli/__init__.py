@@ -13,23 +13,34 @@ import click
 from kvantage.cli.lazy import Entry, LazyGroup, ReaderLeft
 from kvantage.version import __version__
 
+BEGIN, MEASURE, READ = "Begin", "Measure", "Read"
 COMMANDS = {
-    "quickstart": Entry("kvantage.cli.quickstart", "Compare four arms on a toy model, on this machine."),
-    "init": Entry("kvantage.cli.init", "Write a study file, by a few questions or by flags."),
-    "doctor": Entry("kvantage.cli.doctor", "Say what is installed, reachable or too old, and what to do."),
-    "run": Entry("kvantage.cli.run", "Run a study: every arm, the same work, a report."),
-    "watch": Entry("kvantage.cli.watch", "Look at a run that is at work in another shell."),
-    "probe": Entry("kvantage.cli.probe", "Say what a running server is, and what to change to measure it."),
-    "measure": Entry("kvantage.cli.attach", "Measure one arm on a server that runs already."),
-    "exactness": Entry(
-        "kvantage.cli.exactness", "Say whether two servers, or two runs, give the same answers."
+    "quickstart": Entry(
+        "kvantage.cli.quickstart", "Compare four arms on a toy model, on this machine.", BEGIN
     ),
-    "compare": Entry("kvantage.cli.compare", "Compare runs, or a run with published figures."),
-    "report": Entry("kvantage.cli.report", "Report again from what was measured."),
-    "export": Entry("kvantage.cli.export", "Write what was measured as Parquet, CSV or JSON tables."),
-    "check": Entry("kvantage.cli.check", "Read a study file and say what it asks for."),
-    "plan": Entry("kvantage.cli.plan", "Predict pools, sessions and speeds before anything is started."),
-    "inspect": Entry("kvantage.cli.inspect", "Say what a server's log, metrics, answers or config mean."),
+    "init": Entry("kvantage.cli.init", "Write a study file, by a few questions or by flags.", BEGIN),
+    "doctor": Entry(
+        "kvantage.cli.doctor", "Say what is installed, reachable or too old, and what to do.", BEGIN
+    ),
+    "check": Entry("kvantage.cli.check", "Read a study file and say what it asks for.", BEGIN),
+    "plan": Entry(
+        "kvantage.cli.plan", "Predict pools, sessions and speeds before anything is started.", BEGIN
+    ),
+    "run": Entry("kvantage.cli.run", "Run a study: every arm, the same work, a report.", MEASURE),
+    "watch": Entry("kvantage.cli.watch", "Look at a run that is at work in another shell.", MEASURE),
+    "probe": Entry(
+        "kvantage.cli.probe", "Say what a running server is, and what to change to measure it.", MEASURE
+    ),
+    "measure": Entry("kvantage.cli.attach", "Measure one arm on a server that runs already.", MEASURE),
+    "exactness": Entry(
+        "kvantage.cli.exactness", "Say whether two servers, or two runs, give the same answers.", MEASURE
+    ),
+    "report": Entry("kvantage.cli.report", "Report again from what was measured.", READ),
+    "compare": Entry("kvantage.cli.compare", "Compare runs, or a run with published figures.", READ),
+    "export": Entry("kvantage.cli.export", "Write what was measured as Parquet, CSV or JSON tables.", READ),
+    "inspect": Entry(
+        "kvantage.cli.inspect", "Say what a server's log, metrics, answers or config mean.", READ
+    ),
     "engines": Entry("kvantage.cli.engines", "Show the study's words against each engine's flags."),
     "calibrate": Entry("kvantage.cli.calibrate", "Prove how exactly this machine times a stream."),
     "golden": Entry("kvantage.cli.golden", "Serve streams whose times and tokens are known."),

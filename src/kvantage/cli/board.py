@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -12,6 +11,7 @@ from typing import Any, Literal
 Mark = Literal["waiting", "running", "done", "failed", "skipped"]
 
 NOTES = 6
+_OF_AN_ARM = re.compile(r"arm (?P<arm>[^\s:]+): (?P<text>.+)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Board:
         self.gauges: dict[str, float] = {}
         self.pool: float | None = None
         self.left: tuple[float, float, str] | None = None
-        self.notes: deque[str] = deque(maxlen=NOTES)
+        self._notes: dict[str, list[str]] = {}
         self.failures: list[tuple[str, Sequence[str]]] = []
         self.ended: int | None = None
 
@@ -108,6 +108,14 @@ class Board:
             return None
         at, seconds, _ = self.left
         return max(0.0, seconds - (now - at))
+
+    @property
+    def notes(self) -> list[str]:
+        """The latest that were told, the newest last; what was told of several arms stands once."""
+        return [
+            f"arm{'s' if len(arms) > 1 else ''} {', '.join(arms)}: {text}" if arms else text
+            for text, arms in list(self._notes.items())[-NOTES:]
+        ]
 
     # what it is told
 
@@ -184,7 +192,7 @@ class Board:
             cell.accepted += fields["accepted_tokens"]
             self.length = 1 + cell.accepted / cell.steps
         if not fields["ok"]:
-            self.notes.append(f"{fields['prompt_id']} failed: {fields['error']}")
+            self._note(f"{fields['prompt_id']} failed: {fields['error']}")
         self._say_cell()
 
     def _on_live(self, _: float, tok_s: float | None, **gauges: Any) -> None:
@@ -203,13 +211,13 @@ class Board:
         if fields.get("chain") in chains:
             chains[fields["chain"]] = "skipped"
         workload = fields["workload"]
-        self.notes.append(f"{arm}: {phase} {workload} skipped: {fields['reason']}")
+        self._note(f"{arm}: {phase} {workload} skipped: {fields['reason']}")
 
     def _on_failed(self, _: float, arm: str, reason: str, log_lines: Sequence[str], **fields: Any) -> None:
         self._finish("failed")
         self._boot(arm, fields.get("block", self.block)).mark = "failed"
         self.failures.append((f"{arm} failed: {reason}", tuple(log_lines)[:8]))
-        self.notes.append(f"{arm} failed: {reason}")
+        self._note(f"{arm} failed: {reason}")
         self.now = f"{arm} failed"
 
     def _on_stopped(self, _: float, arm: str, block: int, **__: Any) -> None:
@@ -223,10 +231,10 @@ class Board:
 
     def _on_look(self, _: float, words: str = "", **__: Any) -> None:
         if words:
-            self.notes.append(words)
+            self._note(words)
 
     def _on_warning(self, _: float, text: str, **__: Any) -> None:
-        self.notes.append(text)
+        self._note(text)
 
     def _on_stopping(self, _: float, text: str, **__: Any) -> None:
         self.now = text
@@ -235,6 +243,14 @@ class Board:
         self.ended = code
 
     # small steps
+
+    def _note(self, note: str) -> None:
+        told = _OF_AN_ARM.match(note)
+        text = told["text"] if told else note
+        arms = self._notes.pop(text, [])  # told again: it is the newest now
+        if told and told["arm"] not in arms:
+            arms.append(told["arm"])
+        self._notes[text] = arms
 
     def _boot(self, arm: str | None = None, block: int | None = None) -> Boot:
         here = self.place or ("?", 0)

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where a command lives, and what the list of commands says of it."""
+    """Where a command lives, what the list of commands says of it, and under which heading."""
 
     module: str
     help: str
+    section: str = "Tools"
 
 
 class ReaderLeft(Exception):  # noqa: N818
@@ -85,10 +86,14 @@ class LazyGroup(click.Group):
         ]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = [(name, self.entries[name].help) for name in self.list_commands(ctx)]
-        if rows:
-            with formatter.section("Commands"):
-                formatter.write_dl(rows)
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            entry = self.entries[name]
+            sections.setdefault(entry.section, []).append((name, entry.help))
+        widest = max((len(name) for rows in sections.values() for name, _ in rows), default=0)
+        for section, rows in sections.items():
+            with formatter.section(section):
+                formatter.write_dl([(name.ljust(widest), help_) for name, help_ in rows])
 
 
 def _name_variables(command: click.Command, name: str) -> None:
