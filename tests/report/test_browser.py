@@ -22,7 +22,7 @@ __all__ = ["browser"]
 
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).parents[2]
-GALLERY = sorted((ROOT / "docs" / "results").glob("*/report.html"))
+GALLERY = sorted((ROOT / "docs" / "results").glob("*/*.html"))
 MARKS = ", ".join(
     f".plot svg .mark-{mark}" for mark in ("rect path", "symbol path", "line path", "rule line", "text text")
 )

@@ -267,6 +267,8 @@ def _speed_mark(arm: ArmFindings, ratio: Ratio | None, some: Ratio | None) -> Ma
     if ratio is None:
         return Mark(DASH, "not measured in both arms")
     if ratio.ratio.value is None:
+        if ratio.void_arms:
+            return Mark(DASH, f"no ratio: void in {wording.listed(ratio.void_arms)}", "warn")
         return Mark(DASH, ratio.ratio.missing or "no ratio")
     return Mark(wording.times(ratio.ratio.value), speed_words(ratio), side(ratio.ratio))
 
