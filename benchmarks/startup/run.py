@@ -1,8 +1,7 @@
 """How long `kvantage --help` and its like take: the median of many starts, and what of it is Python itself.
 
-    python benchmarks/startup.py
-
-Prints a table in Markdown, for benchmarks/startup.md.
+python benchmarks/startup/run.py            prints a table
+python benchmarks/startup/run.py --write    puts it into README.md beside this file
 """
 
 from __future__ import annotations
@@ -13,8 +12,11 @@ import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 TIMES = 20
+PAGE = Path(__file__).with_name("README.md")
+BEGIN, END = "<!-- begin of table -->", "<!-- end of table -->"
 KVANTAGE = [sys.executable, "-c", "from kvantage.cli import main; main()"]
 CASES = {
     "python -c pass": [sys.executable, "-c", "pass"],
@@ -37,11 +39,21 @@ def main() -> None:
             times[name].append(time.perf_counter() - began)
     load = os.getloadavg()[0]
     python, cores = platform.python_version(), os.cpu_count()
-    print(f"Python {python}, {cores} cores, load average {load:.1f}, {TIMES} starts each\n")
-    print("| start | median ms | fastest ms | slowest ms |\n|---|---:|---:|---:|")
+    lines = [
+        f"Python {python}, {cores} cores, load average {load:.1f}, {TIMES} starts each:",
+        "",
+        "| start | median ms | fastest ms | slowest ms |",
+        "|---|---:|---:|---:|",
+    ]
     for name, held in times.items():
         ms = [1000 * one for one in held]
-        print(f"| `{name}` | {statistics.median(ms):.0f} | {min(ms):.0f} | {max(ms):.0f} |")
+        lines.append(f"| `{name}` | {statistics.median(ms):.0f} | {min(ms):.0f} | {max(ms):.0f} |")
+    table = "\n".join(lines)
+    print(table)
+    if "--write" in sys.argv[1:]:
+        page = PAGE.read_text(encoding="utf-8")
+        head, _, rest = page.partition(BEGIN)
+        PAGE.write_text(f"{head}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
 
 
 if __name__ == "__main__":
