@@ -12,11 +12,13 @@ from kvantage.report.markdown import report_markdown
 
 
 def write_reports(findings: Findings, folder: Path) -> tuple[Path, ...]:
-    """Write report.html, report.md and report.json into `folder`. Raises LedgerError."""
-    writers = {"report.html": write_html, "report.md": write_markdown, "report.json": write_json}
+    """Write report.json, report.md and, last since it needs the most, report.html into `folder`; returns
+    their paths, the page's first. Raises LedgerError.
+    """
+    writers = {"report.json": write_json, "report.md": write_markdown, "report.html": write_html}
     for name, write in writers.items():
         write(findings, folder / name)
-    return tuple(folder / name for name in writers)
+    return tuple(folder / name for name in reversed(writers))
 
 
 def write_json(findings: Findings, path: Path) -> None:

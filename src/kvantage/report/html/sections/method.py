@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
+from typing import get_args
 
 from kvantage.analysis.findings import Findings
+from kvantage.core.cell import Gate
 from kvantage.report import tables
 from kvantage.report.blocks import Block, Bullets, Folded, Listing, Rows, Section
+
+GATES = (
+    "Gates, each of which voids a cell: "
+    + ", ".join(get_args(Gate))
+    + ". docs/report.md says what each looks at."
+)
 
 
 def section(findings: Findings) -> Section:
     """What somebody needs to believe it, and to do it again."""
-    blocks: list[Block] = [Bullets((*findings.method, *_versions(findings), *_machine(findings)))]
+    said = (*findings.method, *_order(findings), GATES, *_versions(findings), *_machine(findings))
+    blocks: list[Block] = [Bullets(said)]
     boots = tables.boots(findings)
     if boots.rows:
         blocks.append(Rows(boots))
@@ -26,6 +35,15 @@ def section(findings: Findings) -> Section:
     if cells.rows:
         blocks.append(Folded(f"Every cell, the void ones too ({len(cells.rows)})", (Rows(cells),)))
     return Section("method", "How it was measured", tuple(blocks))
+
+
+def _order(findings: Findings) -> Iterator[str]:
+    """The seed and the order of boots, as declared."""
+    declared = findings.study.declared
+    if "seed" in declared:
+        yield f"Seed {declared['seed']}: documents and every random choice follow from it."
+    if "order" in declared:
+        yield f"Order of boots: {declared['order']}, {declared.get('boots', 1)} asked for of each arm."
 
 
 def _versions(findings: Findings) -> Iterator[str]:
