@@ -13,9 +13,9 @@ import pytest
 
 import kvantage.analysis
 from kvantage.analysis.analyse import analyse
-from kvantage.analysis.cells import codes, ranges
+from kvantage.analysis.cells import ranges
 from kvantage.core import Speculation
-from kvantage.core.columns import RequestColumns, StudyData
+from kvantage.core.columns import RequestColumns, StudyData, number_words
 from tests.analysis.builder import Request, StudyBuilder, drafting, short, two_arms, wave
 
 MTP = Speculation(method="mtp", drafts=3)
@@ -172,7 +172,7 @@ def test_what_happened_is_told_once_an_arm() -> None:
 def test_ranges_and_codes() -> None:
     starts, counts = np.array([5, 0, 9], dtype=np.int64), np.array([2, 0, 3], dtype=np.int64)
     assert ranges(starts, counts).tolist() == [5, 6, 9, 10, 11]
-    assert codes(np.array(["b", "a", "b"])).tolist() == [0, 1, 0]
+    assert number_words(np.array(["b", "a", "b"])).tolist() == [0, 1, 0]
 
 
 def test_analysis_does_no_io_and_names_no_engine() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from kvantage.core import EXACTNESS
 from kvantage.core.cell import CellKey
-from kvantage.core.columns import CellWindow, Ints, RequestColumns, Strings, StudyData
+from kvantage.core.columns import CellWindow, Ints, RequestColumns, StudyData
 
 PHASE_ORDER = ("ttft", "probes", "short", "sweep", "cold", "repeat")
 RECHECK = "recheck"
@@ -73,17 +73,9 @@ def ranges(starts: Ints, counts: Ints) -> Ints:
     return np.repeat(starts, counts) + np.arange(total, dtype=np.int64) - before
 
 
-def codes(column: Strings) -> Ints:
-    """A whole number for each distinct string, in order of first appearance."""
-    seen: dict[str, int] = {}
-    return np.fromiter(
-        (seen.setdefault(text, len(seen)) for text in column.tolist()), dtype=np.int64, count=len(column)
-    )
-
-
 def wave_labels(requests: RequestColumns, rows: Ints) -> Ints:
     """A whole number for each wave: the requests of one repeat of one chain leave together."""
-    chains = codes(requests.chain[rows])
+    chains = requests.code("chain")[rows]
     repeats = requests.repeat[rows]
     return chains * (int(repeats.max(initial=0)) + 1) + repeats
 
@@ -129,12 +121,12 @@ def _rows_by_window(requests: RequestColumns) -> dict[_WindowId, Ints]:
     if not len(requests):
         return {}
     columns = [
-        codes(requests.arm),
+        requests.code("arm"),
         requests.block,
-        codes(requests.phase),
-        codes(requests.workload),
+        requests.code("phase"),
+        requests.code("workload"),
         requests.concurrency,
-        codes(requests.chain),
+        requests.code("chain"),
         requests.attempt,
     ]
     label = np.zeros(len(requests), dtype=np.int64)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kvantage.analysis.cells import codes
 from kvantage.analysis.measure import MeasuredCell
 from kvantage.core.columns import Floats, Ints, RequestColumns, Strings
 
@@ -73,7 +72,7 @@ def matched(requests: RequestColumns, mine: MeasuredCell, theirs: MeasuredCell) 
     rows = np.concatenate((mine.timing.rows[left], theirs.timing.rows[right]))
     if not len(rows):
         return left[:0], right[:0]
-    prompt = codes(requests.prompt_id[rows])
+    prompt = requests.code("prompt_id")[rows]
     repeat, stream = requests.repeat[rows], requests.stream[rows]
     label = (prompt * (int(repeat.max()) + 1) + repeat) * (int(stream.max()) + 1) + stream
     _, a, b = np.intersect1d(label[: len(left)], label[len(left) :], return_indices=True)

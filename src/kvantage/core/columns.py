@@ -106,6 +106,16 @@ class RequestColumns:
         """Which of these requests have content or reasoning that is more than space."""
         return _filled(self.content, rows) | _filled(self.reasoning, rows)
 
+    def code(self, column: Literal["arm", "phase", "workload", "chain", "prompt_id"]) -> Ints:
+        """A whole number for each distinct text of a column, in order of first appearance; kept."""
+        if column not in self._codes:
+            self._codes[column] = number_words(getattr(self, column))
+        return self._codes[column]
+
+    @functools.cached_property
+    def _codes(self) -> dict[str, Ints]:
+        return {}
+
     @functools.cached_property
     def chunks(self) -> ChunkSummary:
         """Each request's chunks summed up, once for all that ask."""
@@ -217,6 +227,14 @@ class StudyData:
     telemetry: TelemetryColumns | None = None
     watched: Mapping[int, tuple[WatchedHost, ...]] = field(default_factory=dict)
     exactness: ExactnessData = field(default_factory=ExactnessData)
+
+
+def number_words(column: Strings) -> Ints:
+    """A whole number for each distinct text, in order of first appearance."""
+    seen: dict[str, int] = {}
+    return np.fromiter(
+        (seen.setdefault(text, len(seen)) for text in column.tolist()), dtype=np.int64, count=len(column)
+    )
 
 
 def _filled(texts: Sequence[str], rows: Ints) -> Bools:

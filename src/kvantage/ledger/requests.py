@@ -17,7 +17,8 @@ BATCH = 8192
 CHUNK_BYTES = 12
 """Of one chunk in the ledger: eight of its time, four of its tokens."""
 
-_STRINGS = ("phase", "workload", "prompt_id", "error", "finish_reason")
+_WORDS = ("phase", "workload", "error", "finish_reason")
+"""Texts of which there are few: kept as numbers until the end."""
 _INTS = (
     "concurrency",
     "repeat",
@@ -46,9 +47,10 @@ _FLOATS = (
 )
 _SPACE = "char(32, 9, 10, 11, 12, 13)"
 _FILLED = {name: f"trim({name}, {_SPACE}) <> ''" for name in ("content", "reasoning")}
-_NAMES = ("id", "chain", "chunk_count", "chunks", "histogram", "checks")
+_NAMES = ("id", "chain", "chunk_count", "chunks", "histogram", "checks", "prompt_id")
+_COLUMNS = (*_NAMES, *_WORDS, *_INTS, *_FLOATS, *_FILLED)
 _SELECT = (
-    f"SELECT {', '.join((*_NAMES, *_STRINGS, *_INTS, *_FLOATS, *_FILLED.values()))} FROM requests ORDER BY id"
+    f"SELECT {', '.join((*_NAMES, *_WORDS, *_INTS, *_FLOATS, *_FILLED.values()))} FROM requests ORDER BY id"
 )
 
 
@@ -112,66 +114,66 @@ def read_requests(
     db: sqlite3.Connection, path: Path, names: Mapping[str, str], chains: Mapping[int, ChainOf]
 ) -> RequestColumns:
     """The requests of those chains as they were committed; `names` are the arms by fingerprint."""
+    room = int(db.execute("SELECT count(*) FROM requests").fetchone()[0])
     bound = _most_chunks(path)
     times: Ints = np.empty(bound, dtype=np.int64)
     tokens: Counts = np.empty(bound, dtype=np.int16)
-    parts: dict[str, list[Any]] = {}
+    # whole columns from the start: a million small arrays to be joined would take their room twice
+    whole = {name: np.empty(room, dtype=np.int64) for name in ("id", "chain", "chunk_count", *_INTS)}
+    real = {name: np.empty(room, dtype=np.float64) for name in _FLOATS}
+    filled = {name: np.empty(room, dtype=np.bool_) for name in _FILLED}
+    words = {name: np.empty(room, dtype=np.int32) for name in _WORDS}
+    known: dict[str, dict[str, int]] = {name: {} for name in _WORDS}
+    prompts: list[np.ndarray[Any, np.dtype[np.str_]]] = []
     histograms: list[tuple[int, ...] | None] = []
     checks: list[Mapping[str, Any]] = []
-    filled_to = 0
     nothing: Mapping[str, Any] = {}
+    rows = chunks = 0
     for batch in _batches(db, chains):
-        columns = dict(
-            zip((*_NAMES, *_STRINGS, *_INTS, *_FLOATS, *_FILLED), zip(*batch, strict=True), strict=True)
-        )
-        counts = np.array(columns["chunk_count"], dtype=np.int64)
+        told = dict(zip(_COLUMNS, zip(*batch, strict=True), strict=True))
+        here = slice(rows, rows + len(batch))
+        for name, column in whole.items():
+            column[here] = _whole(told[name])
+        for name, numbers in real.items():
+            numbers[here] = np.array(told[name], dtype=np.float64)
+        for name, flags in filled.items():
+            flags[here] = np.array(told[name], dtype=np.bool_)
+        for name, places in words.items():
+            seen = known[name]
+            places[here] = [seen.setdefault(text or "", len(seen)) for text in told[name]]
+        prompts.append(np.array(told["prompt_id"], dtype=np.str_))
+        histograms += [tuple(json.loads(text)) if text else None for text in told["histogram"]]
+        checks += [nothing if text == "{}" else json.loads(text) for text in told["checks"]]
+        counts = whole["chunk_count"][here]
         total = int(counts.sum())
-        if filled_to + total > len(times):
-            times, tokens = _grown(times, filled_to + total), _grown(tokens, filled_to + total)
-        tokens = _unpack(columns["chunks"], counts, times, tokens, filled_to)
-        filled_to += total
-        held = {"id": columns["id"], "chain": columns["chain"], "chunk_count": counts}
-        for name, values in held.items():
-            parts.setdefault(name, []).append(np.array(values, dtype=np.int64))
-        for name in _STRINGS:
-            parts.setdefault(name, []).append(np.array([text or "" for text in columns[name]], dtype=np.str_))
-        for name in _INTS:
-            parts.setdefault(name, []).append(_whole(columns[name]))
-        for name in _FLOATS:
-            parts.setdefault(name, []).append(np.array(columns[name], dtype=np.float64))
-        for name in _FILLED:
-            parts.setdefault(name, []).append(np.array(columns[name], dtype=np.bool_))
-        histograms += [tuple(json.loads(text)) if text else None for text in columns["histogram"]]
-        checks += [nothing if text == "{}" else json.loads(text) for text in columns["checks"]]
-    joined = {name: _joined(parts.pop(name, ())) for name in tuple(parts)}
-    empty_ints, empty_text = np.empty(0, dtype=np.int64), np.empty(0, dtype="U1")
-    number = len(joined.get("id", empty_ints))
-    offsets = np.zeros(number + 1, dtype=np.int64)
-    np.cumsum(joined.pop("chunk_count", empty_ints), out=offsets[1:])
-    ids, filled = (
-        joined.pop("id", empty_ints),
-        {name: joined.pop(name, np.empty(0, np.bool_)) for name in _FILLED},
-    )
-    ordered, place = np.unique(joined.pop("chain", empty_ints), return_inverse=True)
+        tokens = _unpack(told["chunks"], counts, times, tokens, chunks)
+        rows, chunks = here.stop, chunks + total
+    whole = {name: column[:rows] for name, column in whole.items()}
+    ids = whole.pop("id")
+    offsets = np.zeros(rows + 1, dtype=np.int64)
+    np.cumsum(whole.pop("chunk_count"), out=offsets[1:])
+    ordered, place = np.unique(whole.pop("chain"), return_inverse=True)
     of = [chains[chain] for chain in ordered.tolist()]
-    fields = {
-        **{name: joined.get(name, empty_text) for name in _STRINGS},
-        **{name: joined.get(name, empty_ints) for name in _INTS},
-        **{name: joined.get(name, np.empty(0)) for name in _FLOATS},
+    fields: dict[str, Any] = {
+        **{name: _texts(list(known[name]), places[:rows]) for name, places in words.items()},
+        **{name: numbers[:rows] for name, numbers in real.items()},
+        **whole,
+        "warmup": whole["warmup"].astype(np.bool_),
+        "ok": whole["ok"].astype(np.bool_),
     }
-    fields["warmup"], fields["ok"] = fields["warmup"].astype(np.bool_), fields["ok"].astype(np.bool_)
     return RequestColumns(
-        arm=_of_chains([names[chain.fingerprint] for chain in of], place),
-        fingerprint=_of_chains([chain.fingerprint for chain in of], place),
-        chain=_of_chains([chain.name for chain in of], place),
+        arm=_texts([names[chain.fingerprint] for chain in of], place),
+        fingerprint=_texts([chain.fingerprint for chain in of], place),
+        chain=_texts([chain.name for chain in of], place),
         block=np.array([chain.block for chain in of], dtype=np.int64)[place],
         attempt=np.array([chain.attempt for chain in of], dtype=np.int64)[place],
+        prompt_id=np.concatenate(prompts) if prompts else np.empty(0, dtype="U1"),
         chunk_offsets=offsets,
-        chunk_ns=times[:filled_to],
-        chunk_tokens=tokens[:filled_to],
+        chunk_ns=times[:chunks],
+        chunk_tokens=tokens[:chunks],
         histograms=tuple(histograms),
-        content=StoredTexts(path, "content", ids, filled["content"]),
-        reasoning=StoredTexts(path, "reasoning", ids, filled["reasoning"]),
+        content=StoredTexts(path, "content", ids, filled["content"][:rows]),
+        reasoning=StoredTexts(path, "reasoning", ids, filled["reasoning"][:rows]),
         checks=tuple(checks),
         **fields,
     )
@@ -217,13 +219,6 @@ def _unpack(blobs: Sequence[bytes], counts: Ints, times: Ints, tokens: Counts, a
     return tokens
 
 
-def _grown(column: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, Any]:
-    """A column with more room: rows that were written while it was read."""
-    wider = np.empty(2 * length, dtype=column.dtype)
-    wider[: len(column)] = column
-    return wider
-
-
 def _whole(values: Sequence[int | None]) -> Ints:
     """-1 for 'there is none'."""
     if None in values:
@@ -231,12 +226,9 @@ def _whole(values: Sequence[int | None]) -> Ints:
     return np.array(values, dtype=np.int64)
 
 
-def _joined(parts: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
-
-
-def _of_chains(texts: list[str], place: Ints) -> np.ndarray[Any, np.dtype[np.str_]]:
-    if not texts:
+def _texts(words: list[str], place: Any) -> np.ndarray[Any, np.dtype[np.str_]]:
+    """Each request's word."""
+    if not words:
         return np.empty(0, dtype="U1")
-    chosen: np.ndarray[Any, np.dtype[np.str_]] = np.array(texts, dtype=np.str_)[place]
+    chosen: np.ndarray[Any, np.dtype[np.str_]] = np.array(words, dtype=np.str_)[place]
     return chosen
