@@ -49,8 +49,8 @@ def test_a_server_that_does_not(capsys: Any) -> None:
 def test_made_up_acceptance_is_refused_or_marked(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a server says it of itself: the miniature, with that put into its mouth."""
 
-    async def faked(url: str, key_env: str | None = None) -> Seen:
-        seen = await see(url, key_env)
+    async def faked(url: str, key_env: str | None, lines: list[str]) -> Seen:
+        seen = await see(url, key_env, lines)
         speculation = {**seen.facts.speculation, "simulated": "SIMULATE_ACC_LEN=3"}
         return replace(seen, facts=replace(seen.facts, speculation=speculation))
 
@@ -80,6 +80,11 @@ def test_one_that_is_not_known(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> 
     assert "no /metrics" in told
     assert "hunter2" not in told
     assert "lists no model" in capsys.readouterr().err
+
+
+def test_a_log_that_is_not_there(capsys: Any) -> None:
+    assert cli.invoke(["probe", "http://127.0.0.1:9", "--logs", "./nowhere.log"]) == 2
+    assert "there is no file" in capsys.readouterr().err
 
 
 def test_advice_is_in_the_engines_own_words() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
 
-from kvantage.core import Reading
+from kvantage.core import Reading, UsageError
 from kvantage.runner.probe import Probed, probe_server
 
 WORDS = {
@@ -27,9 +28,12 @@ WORDS = {
 @click.command(short_help="Say what a running server is, and what to change to measure it.")
 @click.argument("url")
 @click.option("--key-env", metavar="NAME", help="The environment variable that holds the server's key.")
+@click.option("--logs", multiple=True, metavar="FILE", help="Its log, where it lies here: it tells more.")
 @click.option("--allow-simulated", is_flag=True, help="Probe made-up acceptance, and mark all of it.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON: see docs/servers.md.")
-def command(url: str, key_env: str | None, allow_simulated: bool, as_json: bool) -> None:
+def command(
+    url: str, key_env: str | None, logs: tuple[str, ...], allow_simulated: bool, as_json: bool
+) -> None:
     """Ask a running server for a minute, one request at a time, and change nothing of it.
 
     What it is; whether speculation is on and really drafts, and what of it is accepted on code and prose;
@@ -40,7 +44,10 @@ def command(url: str, key_env: str | None, allow_simulated: bool, as_json: bool)
       kvantage probe http://spark1:30000
     """
     address = url.rstrip("/").removesuffix("/v1")
-    probed = asyncio.run(probe_server(address, key_env, allow_simulated=allow_simulated))
+    files = [str(Path(log).expanduser().absolute()) for log in logs]
+    for path in filter(lambda file: not Path(file).is_file(), files):
+        raise UsageError(f"there is no file {path}", hint="--logs takes the file that the server writes to")
+    probed = asyncio.run(probe_server(address, key_env, logs=files, allow_simulated=allow_simulated))
     click.echo(json.dumps(to_json(probed), indent=2) if as_json else "\n".join(to_text(probed)))
 
 

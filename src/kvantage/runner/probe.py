@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from kvantage.client import ChatRequest, Client, read_exchange
@@ -20,7 +21,7 @@ from kvantage.core.arm import ALLOW_SIMULATED
 from kvantage.engines import engine_named
 from kvantage.engines.openai.advice import Lacks, advice
 from kvantage.engines.simulated import refusal
-from kvantage.runner.seen import Seen, see
+from kvantage.runner.seen import Seen, lines_of, see
 from kvantage.study.study import ATTACHED
 from kvantage.workloads.load import shipped_prompts
 from kvantage.workloads.probes import Probe, probes
@@ -83,13 +84,15 @@ class Probed:
     simulated: str | None = None
 
 
-async def probe_server(url: str, key_env: str | None = None, *, allow_simulated: bool = False) -> Probed:
+async def probe_server(
+    url: str, key_env: str | None = None, *, logs: Sequence[str] = (), allow_simulated: bool = False
+) -> Probed:
     """Ask it. Raises UsageError where nothing serves there, ArmFailed where it answers no request.
 
     A server whose acceptance is made up is refused (UsageError), unless that is allowed: then it is marked.
     """
     began = time.monotonic()
-    seen = await see(url, key_env)
+    seen = await see(url, key_env, lines_of(logs, Path.cwd()))
     arm = ArmSettings("probe", ATTACHED, seen.model, engine_options={ALLOW_SIMULATED: allow_simulated})
     if why := refusal(arm, seen.facts.speculation):
         raise UsageError(f"{seen.url}: {why}")
@@ -150,6 +153,7 @@ class _Probing:
             repeat_hits=hits,
             drafts=drafting,
             per_request=not per_request,
+            pool=not facts.reading("kv_pool_tokens").known,
         )
         return Probed(
             seen=self.seen,

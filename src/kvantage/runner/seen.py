@@ -162,7 +162,7 @@ async def recognised(study: Study, names: Collection[str] | None = None) -> Stud
     for name, attached in study.attach.items():
         if names is not None and name not in names:
             continue
-        seen = await see(attached.url, attached.key_env, lines_of(attached, study_folder(study)))
+        seen = await see(attached.url, attached.key_env, lines_of(attached.logs, study_folder(study)))
         if engine.name == ATTACHED and seen.told.engine:
             engine = engine.model_copy(update={"name": seen.told.engine})
         elif seen.told.engine not in (None, engine.name):
@@ -178,10 +178,10 @@ async def recognised(study: Study, names: Collection[str] | None = None) -> Stud
     return study.model_copy(update={"arms": arms, "attach": attach, "engine": engine})
 
 
-def lines_of(attached: Attach, folder: Path) -> list[str]:
-    """What the files among its logs hold by now. Commands are run when it is measured, and not before."""
+def lines_of(logs: Sequence[str], folder: Path) -> list[str]:
+    """What the files among a server's logs hold by now. Commands are run when it is measured, not before."""
     lines: list[str] = []
-    for source in filter(is_file, attached.logs):
+    for source in filter(is_file, logs):
         with suppress(OSError), (folder / Path(source).expanduser()).open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - KEPT_BYTES))
             lines += file.read().decode("utf-8", "replace").split("\n")

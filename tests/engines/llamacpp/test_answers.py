@@ -118,6 +118,14 @@ def test_facts() -> None:
     assert "only in its log" in (bare.reading("kv_pool_bytes").missing or "")
 
 
+def test_a_pool_of_several_slots_is_not_guessed() -> None:
+    """Every slot may have the whole context where all share one buffer: only the log tells."""
+    props = {"total_slots": 4, "default_generation_settings": {"n_ctx": 11776}}
+    pool = facts(Told(props=props)).reading("kv_pool_tokens")
+    assert pool.value is None
+    assert "11,776 tokens where its slots share one buffer, 47,104 where they do not" in (pool.missing or "")
+
+
 def test_speculation_is_on_only_where_the_slots_say_so() -> None:
     arm = ArmSettings(
         "d",

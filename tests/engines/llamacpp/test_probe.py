@@ -29,14 +29,20 @@ async def test_a_server_that_drafts(toys: Path, tmp_path: Path) -> None:
         assert told.acceptance["code"].value > 1.1
         assert told.acceptance["code"].source == "counter delta"
         assert told.readings["effective_max_running"].value == 2
-        assert told.readings["kv_pool_tokens"].value == 2 * 2048
+        assert "only in its log" in (told.readings["kv_pool_tokens"].missing or "")
         assert told.reports_cached
         assert told.repeat_hits
         judged = {one.kind: one for one in told.probes}
         assert judged["arithmetic"].asked == judged["json"].asked == 2
         assert not judged["image"].supported
         assert "image input is not supported" in str(judged["image"].why)
-        assert told.advice == ()
+        assert told.advice == (
+            "--verbosity 4, and its log to kvantage (--logs FILE): its KV pool, in tokens and bytes",
+        )
+        with_log = await probe_server(server.url, logs=[str(tmp_path / "server.log")])
+        assert with_log.readings["kv_pool_tokens"].value == 2 * 2048
+        assert with_log.readings["draft_kv_pool_bytes"].known
+        assert with_log.advice == ()
 
 
 async def test_one_that_tells_little_is_told_what_to_change(toys: Path, tmp_path: Path) -> None:

@@ -50,8 +50,14 @@ def facts(told: Told) -> Facts:
     if length:
         readings["context_length"] = Reading.of(length, "tokens", "config", note="of one slot")
     if "kv_pool_tokens" not in readings and slots and length:
-        note = "slots x context of one; less where they share one buffer, which only the log tells"
-        readings["kv_pool_tokens"] = Reading.of(slots * length, "tokens", "computed", note=note)
+        readings["kv_pool_tokens"] = (
+            Reading.of(length, "tokens", "computed", note="the context of its only slot")
+            if slots == 1
+            else Reading.absent(
+                f"{length:,} tokens where its slots share one buffer, {slots * length:,} where they do not:"
+                " llama.cpp tells which only in its log, with -lv 4"
+            )
+        )
     for name in ("kv_pool_bytes", "draft_kv_pool_bytes"):
         if name not in readings:
             readings[name] = Reading.absent(f"llama.cpp tells {name} only in its log, with -lv 4")

@@ -17,6 +17,7 @@ class Lacks:
     repeat_hits: bool | None
     drafts: bool | None
     per_request: bool
+    pool: bool = False
 
 
 _METRICS = {"sglang": "--enable-metrics", "llamacpp": "--metrics"}
@@ -56,6 +57,8 @@ def _advice(engine: str, lacks: Lacks, resolved: Mapping[str, Any]) -> Iterator[
             "VLLM_SERVER_DEV_MODE=1 in its environment (on a network that you trust): it then tells its"
             " resolved settings, and how it drafts"
         )
+    if lacks.pool and engine == "llamacpp":
+        yield "--verbosity 4, and its log to kvantage (--logs FILE): its KV pool, in tokens and bytes"
     if lacks.settings and engine == "llamacpp":
         yield "--slots: each slot then says whether it speculates"
     if lacks.per_request and lacks.drafts and engine == "vllm":
