@@ -46,3 +46,20 @@ async def test_a_stall_before_the_rest_still_counts() -> None:
         with probe.at_rest():
             pass
         assert max(delays.values_ns) >= 0.75 * STALL_S * 1e9
+
+
+@pytest.mark.parametrize("kernel_timer", [True, False])
+async def test_a_stall_before_a_span_is_not_the_spans(
+    kernel_timer: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server's counters are parsed just before a cell begins: it must not void the cell."""
+    if not kernel_timer:
+        monkeypatch.setattr(lag, "open_timer", lambda *_: -1)
+    with LagProbe() as probe:
+        await asyncio.sleep(0.01)
+        time.sleep(STALL_S)  # noqa: ASYNC251
+        with probe.span() as delays:
+            sent_ns = time.monotonic_ns()
+            await asyncio.sleep(0.02)
+        assert max(delays.values_ns) < 0.5 * STALL_S * 1e9
+        assert probe.since(sent_ns) < 0.5 * STALL_S * 1e9

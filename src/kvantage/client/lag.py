@@ -119,7 +119,11 @@ class LagProbe:
 
     @contextlib.contextmanager
     def span(self) -> Iterator[Delays]:
-        """Collect every delay while the block runs: `with probe.span() as delays`."""
+        """Collect every delay while the block runs: `with probe.span() as delays`.
+
+        A tick that is overdue as it begins is of what went before, and is noted first.
+        """
+        self._settle()
         delays = Delays(self.period_ns)
         self._spans.append(delays)
         try:
