@@ -69,6 +69,15 @@ def test_a_shell_completes_commands_and_options() -> None:
     assert "plain,--debug" in complete("kvantage --")
 
 
+def test_a_shell_completes_the_arms_and_phases_of_the_study(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(BASE)
+    assert complete(f"kvantage run {path} --arms n") == ["plain,none"]
+    assert complete(f"kvantage run {path} --arms none,") == ["plain,none,mtp"]
+    assert "plain,short" in complete(f"kvantage run {path} --phases ")
+    assert complete("kvantage run absent.yaml --arms n") == []
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_prints_a_script_for_each_shell(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["completion", shell]) == 0

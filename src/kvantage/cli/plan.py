@@ -215,7 +215,7 @@ def _report(path: Path) -> dict[str, object]:
 
 def _lengths(texts: tuple[str, ...]) -> dict[str, float]:
     """Acceptance lengths: as given, or 1 + the rates by position that engines print."""
-    found = {}
+    found: dict[str, float] = {}
     for text in texts:
         name, _, value = text.partition("=")
         if "," not in value:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from kvantage.cli.run import names
+from kvantage.cli.names import names
 
 
 @click.command(short_help="Compare four arms on a toy model, on this machine.")

@@ -7,12 +7,7 @@ from pathlib import Path
 
 import click
 
-
-def names(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    """`a,b` as names."""
-    if value is None:
-        return None
-    return tuple(name.strip() for name in value.split(",") if name.strip())
+from kvantage.cli.names import completes, names
 
 
 @click.command(short_help="Run a study: every arm, the same work, a report.")
@@ -20,8 +15,13 @@ def names(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str
 @click.option("--out", type=click.Path(path_type=Path), help="Where results go. [default: runs/STUDY'S NAME]")
 @click.option("--dry-run", "dry", is_flag=True, help="Print commands, phases and an estimate; start nothing.")
 @click.option("--resume", is_flag=True, help="Go on with what is in --out; what was measured is kept.")
-@click.option("--arms", callback=names, metavar="A,B", help="Only these arms, and the control.")
-@click.option("--phases", callback=names, metavar="X,Y", help="Only these phases.")
+@click.option(
+    "--arms", callback=names, metavar="A,B", shell_complete=completes("arms"),
+    help="Only these arms, and the control.",
+)  # fmt: skip
+@click.option(
+    "--phases", callback=names, metavar="X,Y", shell_complete=completes("phases"), help="Only these phases."
+)
 @click.option(
     "--load-workers", type=click.IntRange(1), metavar="N",
     help="Processes that send. [default: as few as are exact, by `kvantage calibrate`]",
