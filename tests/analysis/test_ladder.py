@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from kvantage.analysis import analyse
-from kvantage.analysis.ladder import Ladder, Point, check_points
+from kvantage.analysis.ladder import Ladder
+from kvantage.analysis.prefill_check import Point, check_points
 from kvantage.core import Speculation
 from tests.analysis.builder import STUDY, Request, StudyBuilder
 from tests.analysis.test_cases_arithmetic import case

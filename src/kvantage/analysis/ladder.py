@@ -11,6 +11,7 @@ import numpy as np
 from kvantage.analysis import wording
 from kvantage.analysis.first_token import is_outlier, seconds, sent_as
 from kvantage.analysis.measure import MeasuredCell
+from kvantage.analysis.prefill_check import CheckStatus, Point, check_points, point_of
 from kvantage.analysis.speed import Excluded
 from kvantage.analysis.stats import ratio_interval
 from kvantage.core.columns import Floats, StudyData
@@ -21,14 +22,7 @@ PHASE = "ttft"
 FIRST = "first"
 REPEATS = (1, 2)
 TURNS = {0: "uncached", 1: "first repeat", 2: "second repeat"}
-NOISE = 0.05
-"""Share of a first-token time that is taken as noise where documents of one length differ by less."""
-
-FILLED_TOKENS, FILLED_S = 2048, 0.1
-"""Below both, a device may not be filled yet, so that twice the tokens take no longer."""
 CACHING_OFF = "prefix caching is off"
-
-CheckStatus = Literal["passed", "flagged", "not told"]
 
 
 @dataclass(frozen=True)
@@ -322,15 +316,6 @@ def _first(
     return FirstRequest(ttft, usual, compiled, was_first, "; ".join([words, *said]))
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A first-token time: tokens computed for it, seconds, and by how much they may be off."""
-
-    tokens: float
-    seconds: float
-    noise: float
-
-
 def check_ladder(rungs: Sequence[Rung]) -> tuple[CheckStatus, str]:
     """Whether the clock shows a cache in what should be uncached.
 
@@ -339,61 +324,12 @@ def check_ladder(rungs: Sequence[Rung]) -> tuple[CheckStatus, str]:
     the noise, was partly served from a cache (or was not computed at all).
     """
     points = [
-        _point(rung.prompt_tokens, rung.turns[0].ttft)
+        point_of(rung.prompt_tokens, rung.turns[0].ttft)
         for rung in rungs
         if rung.prompt_tokens.known and rung.turns[0].ttft.known
     ]
     warm = _warm(rungs)
     return check_points([*([warm] if warm else []), *points])
-
-
-def check_points(points: Sequence[Point]) -> tuple[CheckStatus, str]:
-    """The check on (tokens, seconds, noise), fewest tokens first; see `check_ladder`."""
-    if len(points) < 2:
-        return "not told", "fewer than two lengths were measured"
-    flags = []
-    for place in range(1, len(points)):
-        before, here = points[place - 1], points[place]
-        if _flat(before, here):
-            flags.append(
-                f"{here.tokens:,.0f} tokens took {here.seconds:.3g} s, no longer than "
-                f"{before.tokens:,.0f} did ({before.seconds:.3g} s)"
-            )
-            continue
-        if place < 2:
-            continue
-        due, noise = _due(points[place - 2], before, here)
-        if here.seconds < due - noise:
-            flags.append(
-                f"{here.tokens:,.0f} tokens took {here.seconds:.3g} s, where at the rate of the shorter ones "
-                f"at least {due:.3g} s were due (noise {noise:.2g} s)"
-            )
-    if flags:
-        return "flagged", "the prefill rate rises with length, as from a cache: " + "; ".join(flags)
-    if len(points) < 3:
-        return "not told", "a rise by more than the fixed start needs three lengths, or two and a cache"
-    return "passed", "the prefill rate does not rise with length by more than noise"
-
-
-def _flat(before: Point, here: Point) -> bool:
-    """Twice the tokens took no longer, where they should: a few in a few milliseconds may well not."""
-    if here.tokens < 2 * before.tokens or (here.tokens < FILLED_TOKENS and here.seconds < FILLED_S):
-        return False
-    return here.seconds < before.seconds + before.noise + here.noise
-
-
-def _due(first: Point, second: Point, third: Point) -> tuple[float, float]:
-    """(least seconds, noise) at the third point if each token costs at least what it did before."""
-    grows = (third.tokens - second.tokens) / (second.tokens - first.tokens)
-    due = second.seconds + grows * (second.seconds - first.seconds)
-    return due, third.noise + (1 + grows) * second.noise + grows * first.noise
-
-
-def _point(tokens: Reading, ttft: Reading) -> Point:
-    assert tokens.value is not None
-    assert ttft.value is not None
-    half = 0.0 if ttft.low is None or ttft.high is None else (ttft.high - ttft.low) / 2
-    return Point(tokens.value, ttft.value, max(half, NOISE * ttft.value))
 
 
 def _warm(rungs: Sequence[Rung]) -> Point | None:
@@ -405,7 +341,7 @@ def _warm(rungs: Sequence[Rung]) -> Point | None:
         return None
     number = turn.asked.value / (rungs[0].prompt_tokens.value or turn.asked.value)
     computed = (turn.asked.value - turn.cached.value) / max(number, 1.0)
-    return _point(Reading.of(max(computed, 1.0), "tokens", "computed"), turn.ttft)
+    return point_of(Reading.of(max(computed, 1.0), "tokens", "computed"), turn.ttft)
 
 
 def _leaves_hits(reason: str) -> bool:

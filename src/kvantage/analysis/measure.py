@@ -12,9 +12,10 @@ from kvantage.analysis.cells import Cell
 from kvantage.analysis.clocks import CellClocks, cell_clocks
 from kvantage.analysis.evidence import Evidence
 from kvantage.analysis.first_token import first_token_speed, uncached
-from kvantage.analysis.gates import judge_cell, measured_queue
+from kvantage.analysis.gates import judge_cell
 from kvantage.analysis.looks import looks_of, per_token
 from kvantage.analysis.loop import measure_loop
+from kvantage.analysis.queueing import measured_queue
 from kvantage.analysis.speed import Speed, absent_speed, first_of_shape, measure_speed
 from kvantage.analysis.timing import Timing, time_requests
 from kvantage.core.arm import ArmSettings
