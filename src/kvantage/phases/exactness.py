@@ -31,6 +31,8 @@ TYPICAL_PROMPT_TOKENS = 300
 SAMPLE_TOKENS = 8
 """Tokens of a sampled answer: the first comes from the prefill, the later ones are drafted and verified."""
 TASK_TOKENS = 96
+TRIES = 3
+"""A server that refuses so many answers and has scored none is asked no more."""
 
 
 def chains(study: Study) -> list[ChainPlan]:
@@ -154,7 +156,7 @@ async def run_closing(bench: Bench) -> None:
 
 
 async def score_answers(bench: Bench, prompts: Sequence[Prompt], answers: Sequence[Answer]) -> None:
-    """Score each distinct answer once. Where the server cannot, an event says why, and none is kept."""
+    """Score each distinct answer once. An event says of how many the server cannot, and why."""
     assert bench.chain is not None
     asked = {prompt.id: prompt for prompt in prompts}
     wanted: dict[str, Answer] = {}
@@ -165,17 +167,22 @@ async def score_answers(bench: Bench, prompts: Sequence[Prompt], answers: Sequen
     if not wanted:
         bench.ledger.event(NO_SCORES, arm=bench.arm, text="no answer told its token ids: nothing to score")
         return
-    for digest, answer in wanted.items():
+    refused: list[str] = []
+    for place, (digest, answer) in enumerate(wanted.items()):
         prompt = asked[answer.prompt_id]
         assert answer.token_ids is not None
         try:
             scores = await bench.engine.score(bench.server, prompt.messages, prompt.tools, answer.token_ids)
         except ScoringError as error:
-            text = f"answers could not be scored by the control: {error.message}"
-            bench.ledger.event(NO_SCORES, arm=bench.arm, text=text)
-            bench.observer.on("warning", text=text)
-            return
+            refused.append(error.message)
+            if len(refused) == place + 1 == TRIES:
+                break  # it cannot, and not only for one answer
+            continue
         bench.ledger.add_scores(bench.chain, prompt.id, digest, scores)
+    if refused:
+        text = f"{len(refused)} of {len(wanted)} answers could not be scored by the control: {refused[0]}"
+        bench.ledger.event(NO_SCORES, arm=bench.arm, text=text)
+        bench.observer.on("warning", text=text)
 
 
 def _settings(bench: Bench) -> Exactness:

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from kvantage.analysis.exactness.divergence import Pair, first_divergence
+from kvantage.analysis.exactness.drafted import drafting_of
 from kvantage.analysis.exactness.rescoring import describe_gaps, more_p, noise_floor, power_at
 from kvantage.analysis.exactness.sampling import compare_prefixes, detectable_effect, holm
 from kvantage.analysis.exactness.streams import DEFECT, check_streams
 from kvantage.analysis.exactness.survival import compare_survival, square, survival_curve, survival_power
 from kvantage.analysis.exactness.tasks import compare_tasks, mcnemar_p, paired_interval
-from kvantage.core import Answer, Scores, answer_digest
+from kvantage.core import Answer, Scores, Spoken, answer_digest
 from tests.analysis.exactness.toy import PROMPTS, Toy
 from tests.analysis.test_cases_arithmetic import case
 
@@ -245,3 +246,17 @@ def test_a_digest_names_prompt_and_tokens() -> None:
     assert Scores((-0.5, -1.0), (-0.5, -0.25), (1, 2)).gaps == (0.0, 0.75)
     with pytest.raises(ValueError, match="one chosen and one best"):
         Scores((-0.5,), (), ())
+
+
+def test_a_log_window_shows_drafting_where_counters_tell_steps_alone() -> None:
+    """SGLang 0.5.17 counts verify steps, and tells acceptance in its log only."""
+    spoken = Spoken(drafts=1107.0, length=2.3)
+    found = drafting_of((), spoken, speculates=True)
+    assert found.fault is None
+    assert found.source == "log window"
+    assert found.length == pytest.approx(2.3)
+    dead = drafting_of((), Spoken(drafts=1107.0, length=1.003), speculates=True)
+    assert "dead drafter" in (dead.fault or "")
+    assert "nothing that the server reports" in (
+        drafting_of((), Spoken(drafts=1107.0), speculates=True).fault or ""
+    )

@@ -156,6 +156,17 @@ def test_without_scores_only_the_control_can_excuse_a_difference() -> None:
     assert arm.words.startswith("void: the answers part sooner than the control's own")
 
 
+def test_a_divergence_without_a_score_is_not_called_a_near_tie() -> None:
+    toy = Toy(gaps=(0.0,)).ask("none", 3, still=True).ask("arm", 2)
+    assert judged(toy.data())[1].cls == "near-tie flips only"
+    own = {each.digest for each in toy.answers if each.arm == "none"}
+    unscored = {digest: each for digest, each in toy.scores.items() if digest in own}
+    one = next(iter(digest for digest in toy.scores if digest not in own))
+    _, arm = judged(toy.data(scores={**unscored, one: toy.scores[one]}))
+    assert arm.cls == "void"
+    assert "divergences have no score" in arm.words
+
+
 def test_texts_are_compared_where_no_ids_are_told() -> None:
     data = Toy(ties=0).ask("none", 2).ask("arm", 2).data()
     found, arm = judged(changed(data, token_ids=None))

@@ -26,7 +26,9 @@ class Drafting:
 
 
 def drafting_of(answers: Sequence[Answer], spoken: Spoken | None, *, speculates: bool) -> Drafting:
-    """By the requests' own counts where all tell them, else by the server's counters."""
+    """By the requests' own counts where all tell them, else by the server's counters, with its log's
+    acceptance length where the counters tell steps alone.
+    """
     drafted, accepted, steps, source = _counts(answers, spoken)
     length = 1 + accepted / steps if accepted is not None and steps else None
     return Drafting(speculates, drafted, accepted, length, source, _fault(speculates, drafted, steps, length))
@@ -41,6 +43,9 @@ def _counts(
         total = None if any(each is None for each in drafted) else sum(each or 0.0 for each in drafted)
         accepted, steps = sum(each.accepted or 0 for each in told), sum(each.steps or 0 for each in told)
         return total, accepted, steps, "request"
+    if spoken is not None and spoken.accepted is None and spoken.length is not None and spoken.drafts:
+        accepted = (spoken.length - 1) * spoken.drafts
+        return spoken.drafted, accepted, spoken.drafts, "log window"
     if spoken is not None:
         return spoken.drafted, spoken.accepted, spoken.drafts, "counter delta"
     return None, None, None, None

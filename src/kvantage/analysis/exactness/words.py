@@ -71,6 +71,12 @@ def say(
         return void(
             f"the answers part sooner than the control's own ({own}{p}), and no gap is known: {no_floor}"
         )
+    unscored = sum(one.cls is None for one in found)
+    if unscored:
+        return void(
+            f"the answers part sooner than the control's own ({own}{p}), and {unscored} of {len(found)} "
+            "divergences have no score"
+        )
     largest = max((one.gap for one in found if one.gap is not None), default=0.0)
     ties = sum(one.cls == "exact tie" for one in found)
     detail = (
