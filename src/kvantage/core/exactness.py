@@ -99,11 +99,16 @@ def answer_digest(prompt_id: str, token_ids: tuple[int, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """What an arm's drafting came to over its exactness cells, by the server's counters; None is untold."""
+    """What an arm's drafting came to over its exactness cells, by the server's counters; None is untold.
+
+    `length` is the acceptance length (incl. bonus) of the server's own log over the same cells, each
+    weighted by its length in time: some servers tell it nowhere else.
+    """
 
     drafts: float | None = None
     drafted: float | None = None
     accepted: float | None = None
+    length: float | None = None
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from kvantage.core import EXACTNESS, Answer, CounterDelta, ExactnessData, Scores, Spoken
+from kvantage.core import EXACTNESS, Answer, CounterDelta, ExactnessData, LogReadings, Scores, Spoken
 from kvantage.ledger import codec
 from kvantage.ledger.blob import unpack_ids
 
@@ -123,7 +123,9 @@ def _scores(db: sqlite3.Connection, chains: ChainOf) -> dict[str, Scores]:
 
 def _spoken(db: sqlite3.Connection, chains: ChainOf) -> dict[tuple[str, int], Spoken]:
     sums: dict[tuple[str, int], dict[str, float | None]] = {}
-    rows = db.execute("SELECT chain, workload, concurrency, delta FROM windows WHERE phase = ?", (EXACTNESS,))
+    lengths: dict[tuple[str, int], list[tuple[float, float | None]]] = {}
+    wanted = "chain, workload, concurrency, delta, log, ended_ns - started_ns AS took_ns"
+    rows = db.execute(f"SELECT {wanted} FROM windows WHERE phase = ?", (EXACTNESS,))
     for row in rows:
         if row["chain"] not in chains or row["workload"] not in ("greedy", "stream"):
             continue
@@ -132,10 +134,24 @@ def _spoken(db: sqlite3.Connection, chains: ChainOf) -> dict[tuple[str, int], Sp
         total = sums.setdefault(
             (arm, row["concurrency"]), dict.fromkeys(("drafts", "drafted_tokens", "accepted_tokens"), 0.0)
         )
+        log = codec.load(LogReadings, row["log"]) if row["log"] else LogReadings()
+        told = log.readings.get("acceptance_length")
+        lengths.setdefault((arm, row["concurrency"]), []).append(
+            (row["took_ns"], None if told is None else told.value)
+        )
         for name, before in total.items():
             moved = None if delta is None or delta.reset else delta.counters.get(name)
             total[name] = None if before is None or moved is None else before + moved
     return {
-        key: Spoken(total["drafts"], total["drafted_tokens"], total["accepted_tokens"])
+        key: Spoken(
+            total["drafts"], total["drafted_tokens"], total["accepted_tokens"], _over_time(lengths[key])
+        )
         for key, total in sums.items()
     }
+
+
+def _over_time(lengths: Sequence[tuple[float, float | None]]) -> float | None:
+    """Their mean, each weighted by its time; None where one is untold."""
+    took = sum(each for each, _ in lengths)
+    known = [each * length for each, length in lengths if length is not None]
+    return sum(known) / took if took and len(known) == len(lengths) else None
