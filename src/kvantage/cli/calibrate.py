@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from kvantage.calibrate import FULL, QUICK, Calibration, Load, Row, calibrate, store
+from kvantage.calibrate import FULL, QUICK, Calibration, Load, Row, Spread, calibrate, store
 from kvantage.session import ahead
 
 
@@ -51,6 +51,15 @@ def command(as_json: bool, quick: bool) -> None:
     console.print(f"stored in {path}", highlight=False, soft_wrap=True)
 
 
+def _spread(spread: Spread, unit: float = 1) -> str:
+    return "/".join(_short(each * unit) for each in (spread.median, spread.p99))
+
+
+def _short(value: float) -> str:
+    """To a thousandth, and to no more than three digits."""
+    return f"{value:.{3 if value < 1 else 2 if value < 10 else 1 if value < 100 else 0}f}"
+
+
 def table(calibration: Calibration) -> Table:
     """The rows as a table for the terminal."""
     made = Table(
@@ -67,11 +76,11 @@ def table(calibration: Calibration) -> Table:
         made.add_row(
             f"{row.streams:,}",
             str(row.tokens_per_chunk),
-            f"{row.ttft_error_ms.median:.3f}/{row.ttft_error_ms.p99:.2f}",
-            f"{row.itl_error_ms.median:.3f}/{row.itl_error_ms.p99:.2f}",
-            "-" if rate is None else f"{rate.median * 100:.3f}/{rate.p99 * 100:.2f}",
-            f"{row.cpu_ms_per_1000_chunks:.1f}",
-            f"{row.server_lag_ms:.1f}",
+            _spread(row.ttft_error_ms),
+            _spread(row.itl_error_ms),
+            "-" if rate is None else _spread(rate, 100),
+            _short(row.cpu_ms_per_1000_chunks),
+            _short(row.server_lag_ms),
             f"{row.chunks_per_s:,.0f}",
             f"{row.late:,}",
         )
