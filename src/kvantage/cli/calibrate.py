@@ -81,8 +81,8 @@ def table(calibration: Calibration) -> Table:
             "-" if rate is None else _spread(rate, 100),
             _short(row.cpu_ms_per_1000_chunks),
             _short(row.server_lag_ms),
-            f"{row.chunks_per_s:,.0f}",
-            f"{row.late:,}",
+            f"{row.chunks_per_s:.0f}",
+            f"{row.late}",
         )
     made.caption = "tok: tokens a chunk. CPU: ms for 1,000 chunks. lag: the server's own, ms at p99."
     made.caption_justify = "left"
