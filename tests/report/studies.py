@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from kvantage.analysis import analyse
@@ -79,6 +80,7 @@ def _positions(arm: str, made: list[Request]) -> tuple[float, ...] | None:
     return (first, accepted * 0.3, accepted - first - accepted * 0.3)
 
 
+@cache
 def everything() -> Findings:
     """That study with clocks, exactness and predictions: every section of the page."""
     return _with_the_rest(analyse(watched(every_phase().data())), "mtp")
@@ -93,6 +95,7 @@ def _with_the_rest(found: Findings, arm: str) -> Findings:
     return replace(found, exactness=exact, foresight=replace(told, arms=arms))
 
 
+@cache
 def hostile() -> Findings:
     """The same study where every text that a server, a prompt or a file may choose is markup."""
     builder = every_phase()

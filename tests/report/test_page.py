@@ -82,9 +82,9 @@ def test_the_shipped_size(page: str) -> None:
     assert len(page.encode()) < 3 * 1024**2
 
 
-def test_hostile_text_is_text() -> None:
+def test_hostile_text_is_text(page: str) -> None:
     text = report_html(hostile())
-    allowed = {tag for tag, _ in Tags(report_html(analyse(every_phase().data()))).tags}
+    allowed = {tag for tag, _ in Tags(page).tags}
     assert {tag for tag, _ in Tags(text).tags} <= allowed
     ours = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
     assert "<img" not in ours

@@ -101,7 +101,7 @@ def config() -> dict[str, Any]:
             "titleFontWeight": "normal",
             "orient": "top",
             "direction": "horizontal",
-            "columns": {"expr": "max(2, floor(width / 115))"},
+            "columns": 6,
             "labelLimit": 140,
             "symbolOpacity": 1,
             "symbolSize": 90,

@@ -42,6 +42,7 @@
     const plot = figure.querySelector(".plot");
     try {
       const { spec, rows } = content(figure);
+      spec.config.legend.columns = Math.max(2, Math.floor(plot.clientWidth / 125));
       await vegaEmbed(
         plot,
         { ...spec, data: { values: rows } },

@@ -52,7 +52,7 @@ def _lengths(findings: Findings) -> Figure | None:
     )
     x = alt.X(
         "length:Q",
-        title="acceptance length, bonus included (tokens a step)",
+        title="length (tokens a step, incl. bonus)",
         scale=alt.Scale(domainMin=1, zero=False),
     )
     chart = alt.layer(

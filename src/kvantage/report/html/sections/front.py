@@ -41,13 +41,14 @@ def _rows(findings: Findings) -> tuple[list[dict[str, Value]], str, str, str]:
     known = [ratio for ratio in told.values() if ratio is not None and ratio.ratio.known]
     if not known:
         return [], "", "", ""
-    sessions = all(arm.sessions and arm.sessions[0].sessions.known for arm in findings.arms)
+    held = [arm.sessions[0] for arm in findings.arms if arm.sessions and arm.pool.tokens.known]
+    sessions = bool(held) and all(each.sessions.known for each in held)
     across = "KV pool (tokens)"
     if sessions:
-        across = f"resident sessions of {findings.arms[0].sessions[0].session_tokens.value:,.0f} tokens"
+        across = f"resident sessions of {held[0].session_tokens.value:,.0f} tokens"
     rows: list[dict[str, Value]] = []
     for arm in findings.arms:
-        room = arm.sessions[0].sessions.value if sessions else arm.pool.tokens.value
+        room = arm.sessions[0].sessions.value if sessions and arm.sessions else arm.pool.tokens.value
         ratio = told.get(arm.name)
         if room is None or (not arm.control and (ratio is None or ratio.ratio.value is None)):
             continue

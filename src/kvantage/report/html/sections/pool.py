@@ -56,7 +56,7 @@ def _parts(findings: Findings) -> Figure | None:
             color=alt.Color(
                 "part:N",
                 scale=alt.Scale(domain=parts, range=[part_colour(PARTS.index(part)) for part in parts]),
-                legend=alt.Legend(title=None, columns=4),
+                legend=alt.Legend(title=None),
             ),
             tooltip=tips(rows, units, "order"),
         )

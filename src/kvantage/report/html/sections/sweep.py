@@ -156,7 +156,7 @@ def _break_even(findings: Findings, sweep: Sweep) -> Figure | None:
             continue
         base: dict[str, Value] = {"arm": sweep.arm, "boot": row.block, "concurrency": row.concurrency}
         rows.append({**base, "what": "acceptance length", "value": row.acceptance_length.value})
-        rows.append({**base, "what": "rho, the break-even length", "value": row.rho.value})
+        rows.append({**base, "what": "rho (break-even)", "value": row.rho.value})
     if not rows:
         return None
     y = alt.Y(
@@ -165,14 +165,14 @@ def _break_even(findings: Findings, sweep: Sweep) -> Figure | None:
         scale=alt.Scale(zero=False),
         axis=alt.Axis(grid=True, tickCount=5),
     )
-    names = ["acceptance length", "rho, the break-even length"]
+    names = ["acceptance length", "rho (break-even)"]
     base_chart = alt.Chart().encode(
         x=_concurrency(),
         y=y,
         color=alt.Color(
             "what:N",
             scale=alt.Scale(domain=names, range=[arms.one(findings, sweep.arm), "var(--ink)"]),
-            legend=alt.Legend(title=None, columns=2, labelLimit=190, symbolType="stroke"),
+            legend=alt.Legend(title=None, symbolType="stroke"),
         ),
         detail="boot:N",
     )
