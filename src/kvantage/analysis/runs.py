@@ -81,9 +81,9 @@ class RunComparison:
     only_after: tuple[str, ...]
 
     @property
-    def single(self) -> bool:
-        """True where both runs started each arm once, so that boot noise had to be assumed."""
-        return any(each.level.startswith("one boot") for each in self.changes)
+    def single(self) -> tuple[Change, ...]:
+        """What has one sound boot in each run, so that boot noise had to be assumed."""
+        return tuple(each for each in self.changes if each.level.startswith("one boot"))
 
     @property
     def regressions(self) -> tuple[Change, ...]:

@@ -59,9 +59,10 @@ def conclusion(found: RunComparison) -> str:
         parts.append(f"no change seen; the widest interval is {_what(widest)}, {interval(widest.ratio)}")
     said = "; ".join(parts) + "."
     if found.single:
+        whose = "All" if len(found.single) == len(judged) else f"{len(found.single)} of the {len(judged)}"
         said += (
-            " Each arm was started once in each run, so only what is beyond the widest published boot noise "
-            "is told: start each three times (`boots: 3`) to see less."
+            f" {whose} have one sound boot in each run, so that only what is beyond the widest published "
+            "boot noise is told of them: start each arm three times (`boots: 3`) to see less."
         )
     return said
 
