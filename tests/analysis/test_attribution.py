@@ -130,3 +130,22 @@ def test_a_pool_that_the_study_gave_loses_nothing_to_weights() -> None:
     assert told_of["draft KV"].value == 300
     assert "the study gives the pool's size" in (told_of["draft weights"].missing or "")
     assert found.unexplained.bytes.value == 0
+
+
+def test_memory_that_an_engine_leaves_unused_is_told_apart() -> None:
+    """SGLang 0.5.17 charges a DFlash drafter on a DSA target more than it then takes: 11.4 GiB stay free."""
+
+    def of(name: str) -> Facts:
+        lines = (CAPTURES / "sglang-0.5.17-h200-glm5" / f"{name}.log").read_text().splitlines()
+        return Facts("sglang", "0.5.17", read_log(lines).readings)
+
+    found = attribute(an_arm("a", "dflash"), of("dflash"), an_arm("none"), of("none"))
+    told = parts(found)
+    assert found is not None
+    assert found.lost.bytes.value == pytest.approx((69.35 - 49.53) * GIB)
+    assert told["draft KV"] == pytest.approx(7.90 * GIB)
+    assert told["left unused"] == pytest.approx((80.36 - 68.96) * GIB)
+    assert found.unexplained.bytes.value == pytest.approx(0.52 * GIB, abs=0.011 * GIB)
+    mtp = attribute(an_arm("a", "mtp"), of("mtp"), an_arm("none"), of("none"))
+    assert mtp is not None
+    assert mtp.unexplained.bytes.value == pytest.approx(0.01 * GIB, abs=0.011 * GIB)

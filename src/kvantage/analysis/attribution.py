@@ -9,6 +9,8 @@ from kvantage.core.facts import Facts
 from kvantage.core.reading import Reading
 
 BUFFERS = ("state_buffer_bytes", "activation_bytes", "graphs_bytes", "other_bytes")
+LEFT_UNUSED = 0.01
+"""Share of the control's pool from which memory that is left free is told."""
 WORTH_TELLING = 0.0005
 """Share of the control's pool under which nothing was lost."""
 
@@ -83,6 +85,7 @@ def attribute(arm: ArmSettings, facts: Facts, control: ArmSettings, baseline: Fa
         ("draft KV", _draft_kv(arm, facts, control, baseline, mine)),
         ("state", _difference(facts, baseline, ("state_cache_bytes",)) if shares_memory else _given()),
         ("buffers", _difference(facts, baseline, BUFFERS) if shares_memory else _given()),
+        ("left unused", _left_unused(facts, baseline, theirs.value) if shares_memory else None),
     ]
     kept = [(name, part) for name, part in parts if part is not None]
     rest = lost
@@ -214,6 +217,18 @@ def _weights(facts: Facts, baseline: Facts) -> Reading | None:
         return Reading.absent("the weights' bytes are not told by both servers")
     extra = both[0].minus(both[1])
     return _reading(extra) if extra.value or extra.low != extra.high else None
+
+
+def _left_unused(facts: Facts, baseline: Facts, pool: float) -> Reading | None:
+    """Memory that the arm's server leaves free beyond the control's: an engine may charge more than it takes.
+
+    None where it is less than `LEFT_UNUSED` of the control's pool, as boots differ by that.
+    """
+    mine, theirs = (_Span.of(each.reading("memory_left_bytes")) for each in (facts, baseline))
+    if mine is None or theirs is None:
+        return None
+    extra = mine.minus(theirs)
+    return _reading(extra) if extra.value > LEFT_UNUSED * pool else None
 
 
 def _difference(facts: Facts, baseline: Facts, names: tuple[str, ...]) -> Reading | None:

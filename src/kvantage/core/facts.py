@@ -17,7 +17,8 @@ class Facts:
     kv_bytes_per_token, target_kv_pool_bytes (where target and drafter share one pool),
     draft_kv_pool_bytes, state_cache_bytes, state_buffer_bytes, context_length,
     effective_max_running, requested_max_running, weights_bytes, draft_weights_bytes (where told
-    apart), activation_bytes, graphs_bytes, other_bytes, boot_s,
+    apart), activation_bytes, graphs_bytes, other_bytes,
+    memory_left_bytes (of the device, when all is allocated), boot_s,
     dropped_blocks (lost by every prefix hit to the drafter), max_concurrency (requests of the whole
     context that fit in the pool, as the engine prints it).
 

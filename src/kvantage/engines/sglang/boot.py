@@ -56,6 +56,7 @@ _CHANGED = re.compile(
     r"|(?:[Mm]ixed chunked prefill|[Rr]adix cache|[Oo]verlap schedul\w+|[Cc]uda graph|[Pp]refix cach\w+)"
     r" (?:is|are) disabled[^.]*"
     r"|overriding speculative_\w+=\S+ to \w+"
+    r"|draft worker only supports attention_backend in .* Falling back to '\w+'"
 )
 
 

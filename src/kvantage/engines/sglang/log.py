@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kvantage.core import LogReadings, Reading
+from kvantage.engines.numbers import GIB
 from kvantage.engines.sglang.boot import Boot, read_boot
 from kvantage.engines.sglang.death import death_lines
 from kvantage.engines.sglang.finished import finished_of, request_readings
@@ -70,6 +71,8 @@ def boot_readings(boot: Boot, pools: Pools | None) -> dict[str, Reading]:
         if by_rank:
             note = f"{_STATE_WORDS[name]}, on one rank; rounded"
             found[name] = rounded(max(by_rank.values()), note)
+    if left := boot.limit("available_gpu_mem"):
+        found["memory_left_bytes"] = rounded(min(left) * GIB, "device memory that nothing holds; rounded")
     if contexts:
         found["context_length"] = Reading.of(max(contexts), "tokens", "config")
     if (asked := boot.requested_running) is not None:
