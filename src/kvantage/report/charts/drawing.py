@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +41,14 @@ def runtime() -> str:
     """Vega-Embed, Vega-Lite and Vega as one script that needs nothing else: vl-convert's bundle.
 
     It is wrapped in a function, so that it leaves nothing in the page but `vegaEmbed`; Vega's own
-    expression interpreter is in it, so that a page may forbid `eval`.
+    expression interpreter is in it, so that a page may forbid `eval`. Their licence goes before it, as it asks.
     """
     import vl_convert
 
     bundle = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
     bundle = bundle.replace("\r", "").replace("</script", "<\\/script").replace("<!--", "<\\!--")
-    return f"(()=>{{{bundle}\n}})();"
+    notice = resources.files("kvantage.report.charts").joinpath("VEGA-LICENSE").read_text(encoding="utf-8")
+    return f"/*!\n{notice}*/\n(()=>{{{bundle}\n}})();"
 
 
 def write_pictures(figures: list[Figure], folder: Path, theme: Theme = "light") -> list[Path]:
