@@ -41,7 +41,7 @@ def runtime() -> str:
     """Vega-Embed, Vega-Lite and Vega as one script that needs nothing else: vl-convert's bundle.
 
     It is wrapped in a function, so that it leaves nothing in the page but `vegaEmbed`; Vega's own
-    expression interpreter is in it, so that a page may forbid `eval`. Their licence goes before it, as it asks.
+    expression interpreter is in it, so that a page may forbid `eval`. Their licence goes before it.
     """
     import vl_convert
 
