@@ -11,7 +11,8 @@ import pytest
 
 from kvantage.analysis import analyse
 from kvantage.analysis.posted import Beside, SheetComparison, compare_sheets
-from kvantage.analysis.sheet import Sheet, sheet_of_posted, sheet_of_run
+from kvantage.analysis.sheet import Sheet
+from kvantage.analysis.sheets import sheet_of_posted, sheet_of_run
 from kvantage.core import StudyError
 from kvantage.study.posted import Posted, load_posted, posted_from_text
 from tests.analysis.builder import two_arms

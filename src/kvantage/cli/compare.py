@@ -11,7 +11,8 @@ import click
 from kvantage.analysis import analyse
 from kvantage.analysis.posted import compare_sheets
 from kvantage.analysis.runs import MARGIN, compare_runs
-from kvantage.analysis.sheet import Sheet, sheet_of_posted, sheet_of_run
+from kvantage.analysis.sheet import Sheet
+from kvantage.analysis.sheets import sheet_of_posted, sheet_of_run
 from kvantage.core import ExitCode, UsageError
 from kvantage.core.columns import StudyData
 from kvantage.ledger import read_study
