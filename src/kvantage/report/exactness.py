@@ -224,6 +224,31 @@ def stream_lines(found: Exactness | None) -> list[tuple[str, str]]:
     return [(each.arm, f"at {each.concurrency} at once, {each.words}") for each in checks]
 
 
+def survival_lines(found: Exactness | None) -> list[tuple[str, str]]:
+    """(arm, sentence): how soon pairs part, and how often a real change would have been found by that."""
+    lines = []
+    for arm in found.arms if found else ():
+        for at in arm.at:
+            told = at.compared
+            if told is None:
+                continue
+            log_rank = "" if told.log_rank_p is None else f", log-rank p = {told.log_rank_p:.3g}"
+            power = ", ".join(
+                f"{power:.0%} at 1 in {1 / rate:,.0f}"
+                for rate, power in at.survival_power.items()
+                if rate >= 1e-3 - 1e-12
+            )
+            lines.append(
+                (
+                    arm.arm,
+                    f"at {at.concurrency} at once, {told.rate_on_off:.2f} on-off and {told.rate_off_off:.2f} "
+                    f"off-off divergences for 1,000 {found.unit if found else 'tokens'} (permutation p = "
+                    f"{told.p:.3g}{log_rank}); wrong tokens would have been noticed by that alone in {power}",
+                )
+            )
+    return lines
+
+
 def nats(gap: float) -> str:
     """A gap in nats, 0 as it is."""
     return "0" if gap == 0 else f"{gap:.3g}"

@@ -42,6 +42,7 @@ def report_markdown(findings: Findings) -> str:
         *_table(exactness.verdict_table(findings.exactness)),
         *_sentences(exactness.stream_lines(findings.exactness), "Streamed answers against whole ones:"),
         *_table(exactness.matrix_table(findings.exactness)),
+        *_sentences(exactness.survival_lines(findings.exactness)),
         *_table(exactness.gaps_table(findings.exactness)),
         *_table(exactness.worst_table(findings.exactness)),
         *_table(exactness.sampling_table(findings.exactness)),

@@ -82,6 +82,7 @@ def show_exactness(found: Exactness, console: Console | None = None) -> None:
     out = console or Console()
     show_table(out, exactness.verdict_table(found))
     _say(out, exactness.stream_lines(found))
+    _say(out, exactness.survival_lines(found))
     for table in (
         exactness.matrix_table(found),
         exactness.gaps_table(found),

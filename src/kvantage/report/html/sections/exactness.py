@@ -52,6 +52,10 @@ def section(findings: Findings) -> Section | None:
         "Items with one right answer": tables.tasks_table(found),
     }
     blocks += [Folded(title, (Rows(table),)) for title, table in folded.items() if table.rows]
+    parted = tables.survival_lines(found)
+    if parted:
+        items = tuple((f"{arm}:", f"{said}.") for arm, said in parted)
+        blocks.append(Folded("How soon pairs part, and with which power", (Bullets(items),)))
     streams = tables.stream_lines(found)
     if streams:
         items = tuple((f"{arm}:", f"{said}.") for arm, said in streams)
