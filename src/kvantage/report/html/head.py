@@ -88,7 +88,7 @@ def read_head(findings: Findings, sections: set[str]) -> Head:
     columns, rows, notes = _trades(findings)
     name = str(study.declared.get("name") or "")
     return Head(
-        title=f"{short_name(study.model)}: {len(findings.arms)} arms on {study.engine}",
+        title=f"{short_name(study.model) or 'a study'}: {_many(len(findings.arms), 'arm')} on {study.engine}",
         study=f"study {name}" if name else "",
         notice=findings.notice,
         version=findings.kvantage_version,
@@ -105,6 +105,10 @@ def read_head(findings: Findings, sections: set[str]) -> Head:
         footer=f"Measured by kvantage {findings.kvantage_version}. This file needs no network and holds all "
         "of its data. Words, gates and intervals: docs/report.md.",
     )
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _headline(findings: Findings) -> str:
@@ -210,7 +214,8 @@ def _badges(findings: Findings, sections: set[str]) -> tuple[Badge, ...]:
         badges.append(Badge(f"{many} {word} an arm", "method", "warn" if least == 1 else ""))
     if findings.simulated:
         badges.append(Badge("simulated, not measured", "limits", "warn"))
-    badges.append(Badge(f"{len(findings.limits)} limits of this study", "limits"))
+    if findings.limits:
+        badges.append(Badge(f"{_many(len(findings.limits), 'limit')} of this study", "limits"))
     return tuple(badge for badge in badges if badge.target in sections)
 
 
