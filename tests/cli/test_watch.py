@@ -30,7 +30,7 @@ def until_at_work(folder: Path) -> None:
 
 
 def test_another_shell_sees_the_grid_until_the_run_ends(tmp_path: Path) -> None:
-    run = start(tmp_path)
+    run = start(tmp_path, output_tokens=600)
     until_at_work(tmp_path / "out")
     with Terminal((*KVANTAGE, "watch", str(tmp_path / "out")), 80, 24, tmp_path) as terminal:
         assert terminal.shows("short code at 1:"), terminal.everything()
@@ -47,10 +47,10 @@ def test_another_shell_sees_the_grid_until_the_run_ends(tmp_path: Path) -> None:
 
 
 def test_a_watcher_that_leaves_or_is_killed_changes_nothing(tmp_path: Path) -> None:
-    run = start(tmp_path)
+    run = start(tmp_path, output_tokens=600)
     until_at_work(tmp_path / "out")
     with Terminal((*KVANTAGE, "watch", str(tmp_path / "out")), 80, 24, tmp_path) as terminal:
-        assert terminal.shows("none: starting its server"), terminal.everything()
+        assert terminal.shows("kvantage: study   0:"), terminal.everything()
         terminal.press(b"\x03")
         assert terminal.ends() == 130
     said, _ = run.communicate(timeout=90)
