@@ -204,3 +204,20 @@ def test_a_study_of_boots_tells_the_pools_interval() -> None:
     assert ratio.high is not None
     assert ratio.low < 0.893 < ratio.high
     assert ratio.note == "95 % t interval over 3 boots of each arm, paired by block"
+
+
+def test_an_arm_does_not_lead_because_its_slow_boots_were_void() -> None:
+    """`mtp` is 1.1 times as fast in each block; its boots of the fast half of the night are void."""
+    builder = StudyBuilder({**STUDY, "policy": {"maximise": CODE}})
+    for block, speed in enumerate((40.0, 40.2, 20.0, 20.1, 19.9)):
+        builder.arm("none", block=block).arm("mtp", MTP, block=block)
+        builder.cell("none", "short", "code", 1, short([speed] * 3), block=block)
+        late = {"lag_s": 1.0} if block < 2 else {}
+        gain = 1.1 + 0.001 * block
+        made = drafting(short([speed * gain] * 3, **late), 3, 2.5)
+        builder.cell("mtp", "short", "code", 1, made, block=block)
+    verdict = analyse(builder.data()).verdict
+    assert verdict.arm == "mtp"
+    assert verdict.figure.value == pytest.approx(22, rel=0.01)
+    assert verdict.margin.value == pytest.approx(1.103, rel=0.001)
+    assert verdict.rivals[0].ratio.value == pytest.approx(1 / 1.103, rel=0.001)

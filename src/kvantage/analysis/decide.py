@@ -11,7 +11,7 @@ from kvantage.analysis.asked import Policy
 from kvantage.analysis.capacity import Pool
 from kvantage.analysis.constraints import ADMISSION, Constraint, Kept, constraint_of
 from kvantage.analysis.drift import Drift
-from kvantage.analysis.margin import Margin, between
+from kvantage.analysis.margin import Margin, best_first, between
 from kvantage.analysis.rivals import Rival, find_rivals
 from kvantage.analysis.stats import holm, tied
 from kvantage.analysis.verdict_words import (
@@ -136,10 +136,8 @@ def decide(
     objective = describe(policy.objective)
     ruled_out = tuple(RuledOut(each.arm, why) for each in candidates if (why := _obstacle(each)) is not None)
     barred = {each.arm: each.why for each in ruled_out}
-    fit = sorted(
-        (each for each in candidates if each.arm not in barred),
-        key=lambda each: -(each.figure.value or 0.0),
-    )
+    able = {each.arm: each for each in candidates if each.arm not in barred}
+    fit = [able[arm] for arm in best_first({arm: each.figure for arm, each in able.items()}, margins)]
     if not fit:
         reasons = "; ".join(f"{wording.named(each.arm)}: {each.why}" for each in ruled_out)
         standings = tuple(_standing(each, None, {}, barred, matters) for each in candidates)
@@ -197,7 +195,16 @@ def decide(
         case.inconclusive,
         matters,
         best.kept,
-        find_rivals(best.arm, [(each.arm, each.figure, each.pool) for each in candidates], objective),
+        find_rivals(
+            best.arm,
+            [(each.arm, each.figure, each.pool) for each in candidates],
+            objective,
+            {
+                each.arm: found.ratio
+                for each in candidates
+                if each is not best and (found := between(each.arm, best.arm, margins)) is not None
+            },
+        ),
         standings,
         doubts,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kvantage.analysis import wording
@@ -26,19 +26,37 @@ class Rival:
         return f"{wording.named(self.arm)} on {self.axis}, {wording.times(self.ratio.value)}"
 
 
-def find_rivals(best: str, arms: Sequence[tuple[str, Reading, Pool]], objective: str) -> tuple[Rival, ...]:
-    """The nearest rival of `best` by what is maximised and by the pool in tokens; by ratio, either way."""
-    axes = {
-        objective: {arm: figure.value for arm, figure, _ in arms},
-        "the KV pool in tokens": {arm: pool.tokens.value for arm, _, pool in arms},
-    }
+def find_rivals(
+    best: str,
+    arms: Sequence[tuple[str, Reading, Pool]],
+    objective: str,
+    paired: Mapping[str, Reading],
+) -> tuple[Rival, ...]:
+    """The nearest rival of `best` by what is maximised and by the pool in tokens; by ratio, either way.
+
+    `paired` are the others' objectives over the best one's, block by block; where there is none the figures
+    themselves are divided.
+    """
+    speeds = {arm: figure for arm, figure, _ in arms}
+    pools = {arm: pool.tokens for arm, _, pool in arms}
     found = []
-    for axis, values in axes.items():
-        own = values.get(best)
-        others = {arm: value for arm, value in values.items() if arm != best and value}
-        if not own or not others:
-            continue
-        near = min(others, key=lambda arm: abs(math.log((others[arm] or 1.0) / own)))
-        ratio = Reading.of((others[near] or 0.0) / own, "ratio", "computed", note="unpaired: no interval")
-        found.append(Rival(axis, near, ratio))
+    for axis, values, known in (
+        (objective, speeds, paired),
+        ("the KV pool in tokens", pools, dict[str, Reading]()),
+    ):
+        others = {
+            arm: known[arm] if arm in known else _over(values[arm], values[best])
+            for arm in values
+            if arm != best
+        }
+        told = {arm: ratio for arm, ratio in others.items() if ratio.value}
+        if told:
+            near = min(told, key=lambda arm: abs(math.log(told[arm].value or 1.0)))
+            found.append(Rival(axis, near, told[near]))
     return tuple(found)
+
+
+def _over(value: Reading, best: Reading) -> Reading:
+    if not value.value or not best.value:
+        return Reading.absent(value.missing or best.missing or "not known")
+    return Reading.of(value.value / best.value, "ratio", "computed", note="unpaired: no interval")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kvantage.analysis import asked, wording
 from kvantage.analysis.asked import Objective, Term
 from kvantage.analysis.constraints import Evidence, Kept, keep
-from kvantage.analysis.margin import Margin, between, margins_of
+from kvantage.analysis.margin import Margin, best_first, between, margins_of
 from kvantage.analysis.objective import figure
 from kvantage.analysis.spending import Level, Spending
 from kvantage.analysis.stats import judge
@@ -71,7 +71,7 @@ def look(data: StudyData, number: int) -> Look:
         unmeasured = tuple(f"{wording.named(arm)}: {out[arm]}" for arm in names if not figures[arm].known)
         said = "; ".join(f"{wording.named(arm)} is out: {why}" for arm, why in out.items())
         return Look(number, not unmeasured, unmeasured, tuple(out), f"No arm can win: {said}.")
-    leader = max(race, key=lambda arm: figures[arm].value or 0.0)
+    leader = best_first({arm: figures[arm] for arm in race}, margins)[0]
     undecided = [
         f"{wording.named(arm)} against {wording.named(leader)}"
         for arm in race
