@@ -36,8 +36,8 @@ STUDY = {
         "ngram": {"speculation": {"method": "ngram", "drafts": 5, "options": {"prompt_lookup_max": 4}}},
     },
     "phases": {
-        "short": {"warmup": 1, "repeats": 6, "output_tokens": 160},
-        "cold": {"document_tokens": 600, "concurrency": [1, 2], "output_tokens": 64, "secrets": 2},
+        "short": {"warmup": 1, "repeats": 5, "output_tokens": 128},
+        "cold": {"document_tokens": 600, "concurrency": [2], "output_tokens": 64, "secrets": 2},
         "repeat": {"output_tokens": 160},
     },
     "policy": {"maximise": {"phase": "short", "workload": "code"}},
