@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from kvantage.analysis.crossover import Crossover, find_crossover
+from kvantage.analysis.crossover import Crossover, stop_paying
 from kvantage.analysis.differences import Differing
 from kvantage.analysis.effect import PER_REQUEST, BootEffect, boot_effect
 from kvantage.analysis.inference import Inference, Side, adjusted, infer
@@ -211,19 +211,20 @@ def pool_ratio(arm: Reading, baseline: Reading, by_block: Sequence[tuple[float, 
 
 
 def crossing(ratios: Sequence[Ratio]) -> tuple[Crossover | None, str | None]:
-    """The crossover over the concurrencies of the repeats, else of the cold waves, and the phase. A sweep's
-    are found apart, one a workload.
+    """The crossover over the concurrencies of the repeats, else of the cold waves, and the phase; each ratio
+    with its interval, so that it never ends at one that was not told apart from 1. A sweep's are found apart,
+    one a workload.
     """
     for phase in ("repeat", "cold"):
         points = {
-            ratio.concurrency: ratio.ratio.value
+            ratio.concurrency: ratio.ratio
             for ratio in ratios
             if ratio.phase == phase
-            and ratio.ratio.value is not None
+            and ratio.ratio.known
             and ratio.metric == ("decode_tok_s" if ratio.concurrency == 1 else "steady_tok_s")
         }
         if len(points) > 1:
-            return find_crossover(tuple(points), tuple(points.values())), phase
+            return stop_paying(points), phase
     return None, None
 
 
