@@ -22,7 +22,7 @@ from kvantage.study import load_study
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "planner.md"
 SIMULATION = ROOT / "docs" / "simulation.md"
-SPEEDS = {"quickstart-cpu": "cpu"}
+SPEEDS = {"quickstart-cpu": "cpu", "sglang-h200": "h200"}
 """Kept runs in tests/data/speeds, and the hardware file of each."""
 NEAR = 0.15
 

@@ -135,8 +135,7 @@ def _bytes(plan: ArmPlan, target: Geometry) -> dict[str, Any]:
         else 0
     ):
         return {"missing": "sequences also cost fixed bytes here: a pool's bytes a token is no one figure"}
-    at = plan.pool.at if plan.pool else None
-    size = at.token_bytes + at.draft_bytes if at else plan.target_bytes + plan.draft_bytes
+    size = plan.target_bytes + plan.draft_bytes  # as allocated; an engine may reckon with more
     return Reading.of(size, "bytes/token", "predicted").to_json()
 
 

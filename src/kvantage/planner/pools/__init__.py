@@ -24,7 +24,7 @@ def predict(engine: str, demand: Demand, room: Sequence[Rank] | Left) -> PoolPre
     """An arm's pool, from the devices it runs on or from memory that is known."""
     arithmetic = find(engine)
     left: Left = room if isinstance(room, Left) else arithmetic.left(demand, room)
-    at, high = (arithmetic.predict(demand, size) for size in (left.bytes, left.high))
-    least = getattr(arithmetic, "predict_least", arithmetic.predict)
-    low = least(demand, left.low)
+    at = arithmetic.predict(demand, left.bytes)
+    low = getattr(arithmetic, "predict_least", arithmetic.predict)(demand, left.low)
+    high = getattr(arithmetic, "predict_most", arithmetic.predict)(demand, left.high)
     return PoolPrediction(at, low, high, left)

@@ -53,15 +53,15 @@ def left(demand: Demand, ranks: Sequence[Rank]) -> Left:
 def cell(demand: Demand) -> tuple[int, int]:
     """(target, draft) bytes a token and rank, as the engine charges them.
 
-    An EAGLE or draft model is charged as so many of the target's layers, whatever its own geometry.
+    An EAGLE or draft model, and DFlash where its KV has no dtype of its own, is charged as so many of the
+    target's layers, whatever its own geometry (0.5.17: four pools of real servers, within 0.1 %).
     """
     target = demand.target_bytes()
     if windows := demand.window_bytes():
         target += int(_ratio(demand) * windows)
     method = demand.speculation.method
-    if method in ("eagle3", "draft_model"):
-        layers = len(demand.target.attention_layers) or 1
-        return target, int(target * len(demand.need_drafter().layers) / layers)
+    if method in ("eagle3", "draft_model") or (method == "dflash" and not own_dtype(demand)):
+        return target, _as_target_layers(demand, target)
     if method == "mtp" and not demand.target.sparse:
         demand.draft_bytes()  # refuses where no head is declared
         layers = len(demand.target.attention_layers) or 1
@@ -70,6 +70,16 @@ def cell(demand: Demand) -> tuple[int, int]:
         heads = max(1, len(demand.target.mtp.layers))
         return target, demand.draft_bytes() // heads
     return target, demand.draft_bytes()
+
+
+def own_dtype(demand: Demand) -> bool:
+    """Whether the drafter's KV has a dtype of its own, which came with 0.5.23."""
+    return demand.speculation.draft_kv_dtype not in (None, "auto")
+
+
+def _as_target_layers(demand: Demand, target: int) -> int:
+    layers = len(demand.target.attention_layers) or 1
+    return int(target * len(demand.need_drafter().layers) / layers)
 
 
 def page_size(demand: Demand) -> int:
@@ -94,8 +104,20 @@ def slots_a_request(demand: Demand) -> int:
 
 def predict_least(demand: Demand, rest: int) -> Pool:
     """The pool in `rest` bytes if a drafter's own FP8 KV also costs scales, which no log of one has told."""
-    unsure = demand.drafter is not None and demand.speculation.draft_kv_dtype and demand.draft_kv.size == 1
+    unsure = demand.drafter is not None and own_dtype(demand) and demand.draft_kv.size == 1
     return predict(demand, rest, FP8_SCALES if unsure else 1.0)
+
+
+def predict_most(demand: Demand, rest: int) -> Pool:
+    """The pool in `rest` bytes if DFlash is charged by the target's layers also where its KV has a dtype.
+
+    Which of the two 0.5.23 does is not known; the published pools' ratio speaks for it (docs/planner.md).
+    """
+    if demand.speculation.method != "dflash" or not own_dtype(demand):
+        return predict(demand, rest)
+    target, draft = cell(demand)
+    other = float(_as_target_layers(demand, target) * demand.draft_kv.size / demand.kv.size)
+    return predict(demand, rest, min(1.0, other / draft) if draft else 1.0)
 
 
 def predict(demand: Demand, rest: int, draft_factor: float = 1.0) -> Pool:
