@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -98,6 +99,7 @@ def test_every_report_tells_of_clocks_and_what_is_not_told() -> None:
     assert device["sm_clock"]["value"] == 2400.0
     assert device["memory_used"] == {"missing": "not told while the cell ran"}
     text = report_markdown(analyse(data))
+    assert re.search(r"clock.*steady judged [0-9]+ of [0-9]+ cells", text)
     for words in ("## Energy", "## Clocks and heat", "## The machines", "40.0 GiB", "NVIDIA GB10"):
         assert words in text
     made = section.section(analyse(data))

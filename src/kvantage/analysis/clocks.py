@@ -93,6 +93,14 @@ class Clocks:
     control: str
 
     @property
+    def judged(self) -> str:
+        """In how many of the cells that tell a speed the clock was judged, as a sentence."""
+        mine = [cell for cell in self.cells if cell.key.phase not in WITHOUT_ENERGY]
+        told = sum(cell.clock != "not judged" for cell in mine)
+        rest = "" if told == len(mine) else f"; the others hold fewer than {2 * SIDE} looks at work"
+        return f"clock_steady judged {told} of {len(mine)} cells{rest}."
+
+    @property
     def unequal(self) -> tuple[str, ...]:
         """Cells whose clock stood elsewhere than the control's in the same block, a sentence each: heat from
         the evening, or a load that holds the device down by itself.

@@ -46,7 +46,7 @@ def devices_table(findings: Findings) -> Table:
         f"{RANGE} Looked at once a second while requests were at work; held down by: the driver's reason for"
         " a slower clock, with the share of looks in which it stood."
     )
-    return Table("Clocks and heat", columns, tuple(rows), (2, 3, 4, 5), (said,))
+    return Table("Clocks and heat", columns, tuple(rows), (2, 3, 4, 5), (said, *_judged(findings)))
 
 
 def unequal(findings: Findings) -> list[tuple[str, str]]:
@@ -70,7 +70,12 @@ def machines_table(findings: Findings) -> Table:
                 )
             )
     columns = ("Arm", "machine", "processor clock (MHz)", "load average", "least memory available")
-    return Table("The machines", columns, tuple(rows), (2, 3, 4), (RANGE,))
+    bare = () if devices_table(findings).rows else _judged(findings)
+    return Table("The machines", columns, tuple(rows), (2, 3, 4), (RANGE, *bare))
+
+
+def _judged(findings: Findings) -> tuple[str, ...]:
+    return (findings.clocks.judged,) if findings.clocks else ()
 
 
 def absences(findings: Findings) -> list[tuple[str, str]]:
