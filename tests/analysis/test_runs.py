@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from kvantage.analysis.runs import Change, RunComparison, compare_runs
+from kvantage.analysis.runs import Change, ClassChange, RunComparison, compare_runs
 from kvantage.analysis.unpaired import compare_boots
 from kvantage.ledger import read_study
+from kvantage.report.runs import conclusion
 from tests.ledgers import STUDY, write_run
 
 BOTH = {"none": 1.0, "mtp": 1.5}
@@ -119,3 +121,22 @@ def test_equal_runs_are_rarely_called_changed() -> None:
         for _ in range(400)
     )
     assert wrong <= 34
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [
+        ("bit-identical", "near-tie flips only", "regressed"),
+        ("differs", "near-tie flips only", "improved"),
+        ("differs", "differs", "no change seen"),
+        ("bit-identical", "void", "refused"),
+    ],
+)
+def test_answers_that_fall_into_a_worse_class_are_a_regression(
+    tmp_path: Path, before: str, after: str, kind: str
+) -> None:
+    change = ClassChange("mtp", before, after)  # type: ignore[arg-type]
+    assert change.kind == kind
+    found = replace(compared(tmp_path), classes=(change,))
+    assert found.regressed is (kind == "regressed")
+    assert ("fell from" in conclusion(found)) is (kind == "regressed")

@@ -127,3 +127,17 @@ def test_equal_arms_are_rarely_told_apart(arms: int) -> None:
         data = booted(gains, 6, sd_boot=0.03, requests=1, seed=seed, until=UNTIL).data()
         wrong += bool(look(data, 6).out)
     assert wrong <= 4
+
+
+def test_a_boot_that_only_closed_the_study_is_no_look() -> None:
+    builder = booted({"none": 1.0, "mtp": 1.5}, 3, sd_boot=0.02, until=UNTIL)
+    builder.arm("none", block=3)
+    ratio = analyse(builder.data()).comparisons[0].ratio("decode_tok_s", "short", "code")
+    assert ratio is not None
+    assert "look 1 of 4" in ratio.replication
+
+
+def test_one_boot_and_a_closing_one_say_that_boots_are_not_in_it() -> None:
+    builder = booted({"none": 1.0, "mtp": 1.5}, 1)
+    builder.arm("none", block=1)
+    assert analyse(builder.data()).limits[0].startswith("Each arm was started once.")

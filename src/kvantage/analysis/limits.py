@@ -10,6 +10,7 @@ from kvantage.analysis.drift import Drift
 from kvantage.analysis.findings import ArmFindings
 from kvantage.analysis.inference import ENOUGH_BOOTS
 from kvantage.analysis.ladder import Ladder
+from kvantage.analysis.studied import most_boots
 from kvantage.core.columns import StudyData
 
 ONE_BOOT = (
@@ -31,10 +32,10 @@ def limits_of(
 ) -> tuple[str, ...]:
     """The limits of this study, most important first."""
     limits = []
-    boots = {arm.name: len({boot.block for boot in arm.boots if boot.status != "failed"}) for arm in arms}
-    if boots and max(boots.values()) == 1:
+    boots = most_boots({arm.name: [cell.key for cell in arm.cells] for arm in arms})
+    if boots == 1:
         limits.append(ONE_BOOT)
-    elif boots and max(boots.values()) > 1:
+    elif boots > 1:
         limits.append(PROMPTS)
     missing = [f"'{arm.name}' ({arm.reason})" for arm in arms if arm.status in ("failed", "not measured")]
     if missing:
@@ -127,7 +128,9 @@ def method_of(data: StudyData) -> tuple[str, ...]:
 
 def _intervals(data: StudyData) -> list[str]:
     """How the intervals of this study were taken: the rule, fixed beforehand."""
-    blocks = len({boot.block for boot in data.boots if boot.status != "failed"})
+    blocks = most_boots(
+        {arm.name: (w.key for w in data.windows if w.key.arm == arm.name) for arm in data.arms}
+    )
     said = []
     if blocks > 1:
         said.append(

@@ -13,7 +13,10 @@ from kvantage.analysis import wording
 from kvantage.analysis.boot_noise import AUTOTUNED, POOL_SHARE, sd_of_range
 from kvantage.analysis.changed import Changed, asked_otherwise, configured_otherwise
 from kvantage.analysis.compare import Place, by_place
-from kvantage.analysis.measure import MeasuredCell
+from kvantage.analysis.exactness import EXACTNESS_CLASSES, ExactnessClass
+from kvantage.analysis.exactness.study import read_exactness
+from kvantage.analysis.measure import MeasuredCell, drafts
+from kvantage.analysis.objective import UNITS
 from kvantage.analysis.stats import CONFIDENCE, holm
 from kvantage.analysis.studied import Studied, measure_arms
 from kvantage.analysis.unpaired import TwoRuns, compare_boots
@@ -66,6 +69,29 @@ class Change:
 
 
 @dataclass(frozen=True)
+class ClassChange:
+    """An arm's class of exactness in both runs; `void` where its phase did not run in one of them."""
+
+    arm: str
+    before: ExactnessClass
+    after: ExactnessClass
+
+    @property
+    def kind(self) -> Kind:
+        """`regressed` to a worse class, `improved` to a better one; a void one compares with nothing."""
+        if "void" in (self.before, self.after):
+            return "refused"
+        places = [EXACTNESS_CLASSES.index(each) for each in (self.before, self.after)]
+        return (
+            "regressed"
+            if places[1] > places[0]
+            else "improved"
+            if places[1] < places[0]
+            else "no change seen"
+        )
+
+
+@dataclass(frozen=True)
 class RunComparison:
     """Two runs. `only_before` and `only_after` are arms that one of them lacks; `asked` and `configured` say
     what differs in the work and in the machines and settings.
@@ -79,6 +105,12 @@ class RunComparison:
     configured: tuple[Changed, ...]
     only_before: tuple[str, ...]
     only_after: tuple[str, ...]
+    classes: tuple[ClassChange, ...] = ()
+
+    @property
+    def regressed(self) -> bool:
+        """True where a figure got worse past the margin, or answers fell into a worse class."""
+        return bool(self.regressions) or any(each.kind == "regressed" for each in self.classes)
 
     @property
     def single(self) -> tuple[Change, ...]:
@@ -120,6 +152,25 @@ def compare_runs(
         configured_otherwise(before, after, shared),
         tuple(arm for arm in first.measured if arm not in second.measured),
         tuple(arm for arm in second.measured if arm not in first.measured),
+        _classes(before, after, first, second),
+    )
+
+
+def _classes(before: StudyData, after: StudyData, first: Studied, second: Studied) -> tuple[ClassChange, ...]:
+    """The class of every arm that both runs judged."""
+    judged = []
+    for data, studied in ((before, first), (after, second)):
+        drafting = {
+            arm.name: any(drafts(arm, facts) for facts in (*studied.booted[arm.name], None))
+            for arm in data.arms
+        }
+        judged.append(read_exactness(data, drafting))
+    if judged[0] is None or judged[1] is None:
+        return ()
+    return tuple(
+        ClassChange(one.arm, one.cls, other.cls)
+        for one in judged[0].arms
+        if (other := judged[1].of(one.arm)) is not None
     )
 
 
@@ -155,8 +206,11 @@ def _cells(
     for place in mine:
         if place not in theirs or place[0] == "probes":
             continue
-        for metric in _metrics(place):
-            unit = "s" if metric == "ttft_s" else "tok/s"
+        told = [
+            each.findings.tokens_per_joule.known for side in (mine, theirs) for each in side[place].values()
+        ]
+        for metric in (*_metrics(place), *(("tok_per_joule",) if any(told) else ())):
+            unit = UNITS.get(metric, "tok/s")
             made = _two(metric, place, before, after, mine[place], theirs[place], otherwise)
             if isinstance(made, str):
                 gone = Reading.absent(f"refused: {made}")
@@ -238,7 +292,7 @@ def _logs(
     """The logarithm of each boot's figure; of one user's metrics over the prompts that all boots share."""
     found = []
     for each in cells:
-        if metric == "steady_tok_s":
+        if metric in ("steady_tok_s", "tok_per_joule"):
             value = each.findings.figure(metric).value
             if value is not None and value > 0:
                 found.append(math.log(value))

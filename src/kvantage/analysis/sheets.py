@@ -10,6 +10,7 @@ from kvantage.analysis import asked
 from kvantage.analysis.findings import ArmFindings, Findings
 from kvantage.analysis.measure import CellFindings
 from kvantage.analysis.sheet import NOT_SAID, RATES, Entry, Sheet, SheetArm
+from kvantage.analysis.studied import most_boots
 from kvantage.core.reading import Reading
 from kvantage.study.posted import Figure, Posted, PostedArm
 
@@ -52,7 +53,7 @@ def sheet_of_run(findings: Findings, name: str) -> Sheet:
         "rate": f"both: {RATES['steady']}; {RATES['phase_wall']}",
         "streamed": "yes",
         "counted": "tokens",
-        "boots of each arm": str(len([boot for boot in control.boots if boot.status != "failed"])),
+        "boots of each arm": str(most_boots({control.name: [cell.key for cell in control.cells]})),
         "measured requests of a short prompt": _text(short.get("repeats")),
         "warm-ups": _text(short.get("warmup")),
         "published of the repeats": "median; ratios by geometric mean",

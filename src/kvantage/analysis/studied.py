@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kvantage.analysis.capacity import Pool, read_pool
 from kvantage.analysis.cells import group_cells
+from kvantage.analysis.compare import METRICS
 from kvantage.analysis.measure import MeasuredCell, measure_cell
 from kvantage.core.arm import ArmSettings
+from kvantage.core.cell import CellKey
 from kvantage.core.columns import StudyData
 from kvantage.core.facts import Facts
 
@@ -25,8 +27,14 @@ class Studied:
 
     @property
     def boots(self) -> int:
-        """The most boots of an arm that told facts."""
-        return max((len(facts) for facts in self.booted.values()), default=0)
+        """The most boots in which an arm's speed was measured: one that only closed the study is none."""
+        return most_boots({arm: [each.cell.key for each in cells] for arm, cells in self.measured.items()})
+
+
+def most_boots(cells: Mapping[str, Iterable[CellKey]]) -> int:
+    """The most blocks in which an arm has a cell of speed."""
+    blocks = ({key.block for key in keys if key.phase in METRICS} for keys in cells.values())
+    return max((len(each) for each in blocks), default=0)
 
 
 def measure_arms(data: StudyData) -> Studied:

@@ -70,7 +70,7 @@ def command(runs: tuple[Path, ...], margin: float, as_json: bool) -> int:
         other = _open(path)
         if isinstance(base, StudyData) and isinstance(other, StudyData):
             found = compare_runs(base, other, (str(runs[0]), str(path)), margin)
-            regressed = regressed or bool(found.regressions)
+            regressed = regressed or found.regressed
             if as_json:
                 told.append(runs_json(found))
             else:

@@ -24,6 +24,7 @@ METRICS = {
     "steady_tok_s": "tok/s in all",
     "ttft_s": "TTFT (s)",
     "kv_pool_tokens": "tokens",
+    "tok_per_joule": "tok/J",
 }
 SHOWN = 40
 """Differences of configuration that a terminal shows; all of them are in the JSON."""
@@ -33,11 +34,12 @@ def show_runs(found: RunComparison, console: Console | None = None) -> None:
     """Print what changed between two runs, and what differs in how they were run."""
     out = console or Console()
     show_table(out, changes(found))
+    show_table(out, classes(found))
     show_table(out, differences(found))
     for name, arms in ((found.before, found.only_before), (found.after, found.only_after)):
         if arms:
             out.print(Text(f"Only in {plain(name)}: {plain(', '.join(arms))}", style="dim"))
-    out.print(Text(plain(conclusion(found)), style="bold red" if found.regressions else "bold"))
+    out.print(Text(plain(conclusion(found)), style="bold red" if found.regressed else "bold"))
 
 
 def conclusion(found: RunComparison) -> str:
@@ -52,9 +54,13 @@ def conclusion(found: RunComparison) -> str:
         parts = [f"Regressed past {margin}: {_listed(found.regressions)}"]
     else:
         parts = [f"No regression past {margin} in {len(judged)} figures"]
+    fallen = [each for each in found.classes if each.kind == "regressed"]
+    parts += [
+        f"answers of {wording.named(each.arm)} fell from '{each.before}' to '{each.after}'" for each in fallen
+    ]
     parts += [f"better: {_listed(better)}"] if better else []
     parts += [f"worse within it: {_listed(worse)}"] if worse else []
-    if not (found.regressions or better or worse):
+    if not (found.regressions or better or worse or fallen):
         widest = max(judged, key=lambda each: (each.ratio.high or 1) / (each.ratio.low or 1))
         parts.append(f"no change seen; the widest interval is {_what(widest)}, {interval(widest.ratio)}")
     said = "; ".join(parts) + "."
@@ -116,6 +122,12 @@ def changes(found: RunComparison) -> Table:
     columns = ("Arm", "what", "before", "after", "ratio", "interval", "")
     title = f"{found.after} against {found.before}"
     return Table(title, columns, tuple(rows), (2, 3, 4, 5), (said, *notes.lines(), *gone))
+
+
+def classes(found: RunComparison) -> Table:
+    """The class of each arm's answers in both runs."""
+    rows = tuple((each.arm, each.before, each.after, each.kind) for each in found.classes)
+    return Table("Exactness", ("Arm", "before", "after", ""), rows)
 
 
 def differences(found: RunComparison) -> Table:
@@ -213,6 +225,10 @@ def runs_json(found: RunComparison) -> Json:
         ],
         "asked_otherwise": [_changed(each) for each in found.asked],
         "configured_otherwise": [_changed(each) for each in found.configured],
+        "exactness": [
+            {"arm": each.arm, "before": each.before, "after": each.after, "kind": each.kind}
+            for each in found.classes
+        ],
         "only_before": list(found.only_before),
         "only_after": list(found.only_after),
     }
