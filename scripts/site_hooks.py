@@ -48,7 +48,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
     def turned(match: re.Match[str]) -> str:
         target = _target(source, match["to"])
-        if target is None and outside and (source.parent / match["to"]).is_dir():
+        if target is None and (source.parent / match["to"]).is_dir():
             return match["text"]  # a folder without a page is for the repository alone
         if target is None or (not outside and _inside(target)):
             return match[0]

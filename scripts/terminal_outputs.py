@@ -18,6 +18,9 @@ sys.path.insert(0, str(ROOT))
 
 from tests.cli.simulated import study  # noqa: E402
 from tests.cli.terminal import KVANTAGE, Terminal  # noqa: E402
+from tests.ledgers import write_run  # noqa: E402
+
+from kvantage.core import ExitCode  # noqa: E402
 
 KEPT = ROOT / "docs" / "results" / "terminal"
 MARK = re.compile(
@@ -64,15 +67,20 @@ def outputs(folder: Path) -> dict[str, str]:
         assert terminal.ends(240) == 0
     made["watch-idle.txt"] = said(folder, "watch", "runs/study")
     made["export.txt"] = said(folder, "export", "runs/study")
+    write_run(folder / "before", {"none": 1.0, "mtp": 1.5}, seed=1)
+    write_run(folder / "after", {"none": 1.0, "mtp": 1.5 * 0.95}, seed=3)
+    compared = said(folder, "compare", "before", "after", code=int(ExitCode.REGRESSION))
+    made["compare.txt"] = f"$ kvantage compare before after\n{compared}$ echo $?\n3\n"
     return made
 
 
-def said(folder: Path, *words: str) -> str:
-    """What a command prints."""
+def said(folder: Path, *words: str, code: int = 0) -> str:
+    """What a command prints that ends with this exit code."""
     done = subprocess.run(
-        [*KVANTAGE, *words], cwd=folder, capture_output=True, text=True, check=True,
+        [*KVANTAGE, *words], cwd=folder, capture_output=True, text=True, check=False,
         env={**os.environ, "NO_COLOR": "1"},
     )  # fmt: skip
+    assert done.returncode == code, done.stderr
     return done.stdout
 
 

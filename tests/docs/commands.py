@@ -68,6 +68,10 @@ def shown(page: Path) -> Iterator[Shown]:
         start = text.count("\n", 0, block.start()) + 2
         if language in SHELLS:
             yield from _lines(name, start, block["body"])
+        elif language == "text":  # an output: what was typed for it is a command
+            typed = [line for line in block["body"].splitlines() if line.startswith(("kvantage ", "$ "))]
+            if typed:
+                yield from _lines(name, start, block["body"], only_commands=True)
         elif language == "":
             yield from _lines(name, start, block["body"], only_commands=True)
         elif language not in SILENT:

@@ -24,6 +24,7 @@ from kvantage.cli import cli
 from kvantage.cli import invoke as run
 from tests.cli.simulated import study
 from tests.docs.commands import PROGRAMS, ROOT, Shown, pages, parts, shown
+from tests.ledgers import write_run
 
 COMMANDS = [one for page in pages() for one in shown(page)]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -117,6 +118,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     try:
         assert run(["run", made.name, "--out", "runs/study"]) == 0
         shutil.copytree("runs/study", "runs/quickstart")
+        for seed, name in enumerate(("before", "after")):
+            write_run(folder / name, {"none": 1.0, "mtp": 1.5}, seed=seed)
         yield folder
     finally:
         os.chdir(before)

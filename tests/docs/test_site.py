@@ -77,6 +77,14 @@ def test_what_a_page_shows_of_a_terminal_is_what_was_kept() -> None:
     assert not [path.name for path in KEPT.iterdir() if re.search(r"/work/|/tmp/|/root/", path.read_text())]
 
 
+def test_every_text_that_is_pasted_says_what_it_is_from() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        text = page.read_text(encoding="utf-8")
+        for block in re.finditer(r"^(?P<before>[^\n]*)\n```text\n", text, re.M):
+            line = text.count("\n", 0, block.start()) + 2
+            assert re.match(r"<!-- (real output|source): .+ -->", block["before"]), f"{page.name}:{line}"
+
+
 def test_the_page_of_every_field_is_the_schemas() -> None:
     page = (ROOT / "docs" / "study-reference.md").read_text(encoding="utf-8")
     assert page == reference.page(), (
