@@ -57,9 +57,13 @@ class Feed:
         if error is not None:
             self.on("end", code=int(getattr(error, "exit_code", ExitCode.BUG)), error=str(error))
         self._view.__exit__(kind, error, trace)
+        self._close()
+
+    def _close(self) -> None:
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
+            self._file = None
 
     def on(self, kind: str, **fields: Any) -> None:
         """Take note of one event."""
@@ -71,7 +75,7 @@ class Feed:
                 )
                 self._file.flush()
             except OSError:
-                self._file = None
+                self._close()
         self._view.take(told)
 
 
