@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kvantage.analysis import analyse
-from kvantage.analysis.posted import Beside, SheetComparison, compare_sheets
+from kvantage.analysis.posted import Beside, SheetComparison, Unlike, _alike, compare_sheets
 from kvantage.analysis.sheet import Sheet
 from kvantage.analysis.sheets import sheet_of_posted, sheet_of_run
 from kvantage.core import StudyError
@@ -189,3 +189,28 @@ arms:
         posted_from_text(text.replace(old, new), "posted.yaml")
     assert "posted.yaml" in str(caught.value)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "alike"),
+    [
+        ("two GB10 nodes", "1 x NVIDIA GB10, host spark1, cpu Cortex-X925", True),
+        ("2 x NVIDIA H200, host a", "one H200", True),
+        ("2 x NVIDIA H200, host a", "two GB10 nodes", False),
+        ("host vm, cpu AMD EPYC, cores 2", "two GB10 nodes", False),
+        ("not said", "two GB10 nodes", False),
+    ],
+)
+def test_machines_are_alike_by_their_devices(first: str, second: str, alike: bool) -> None:
+    assert _alike(Unlike("hardware", first, second)) is alike
+
+
+def test_the_same_stack_in_other_words_is_compared() -> None:
+    sheet = sheet_of_posted(load_posted(FOUR))
+    words = {"model": "GLM-5.3-Flash-NVFP4-Spark", "hardware": "1 x NVIDIA GB10, host spark1"}
+    mine = replace(sheet, name="mine", configuration={**sheet.configuration, **words})
+    found = compare_sheets(mine, sheet)
+    assert all(
+        each.ratio.value == pytest.approx(1.0) for each in found.figures if each.what != "acceptance length"
+    )
+    assert len([each for each in found.figures if each.ratio.known]) > 20

@@ -4,6 +4,7 @@ figures that can be compared all the same.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ CLOSE = 0.1
 SHORT = 2.0
 """Answers to short prompts may differ in length by this factor: prefill is little of their time."""
 
+_DEVICE = re.compile(r"[a-z]+[0-9]+[a-z0-9]*")
 SAME_STACK = ("model", "hardware", "engine", "nodes", "tensor_parallel_size")
 MEMORY = ("memory_fraction", "kv_dtype", "pool_tokens", "pool_bytes", "max_running_requests")
 """Settings that size a pool: where they differ, two pools say nothing of the drafters."""
@@ -159,9 +161,18 @@ def _arm_settings(pairs: Sequence[tuple[SheetArm, SheetArm]]) -> tuple[Unlike, .
 
 
 def _alike(each: Unlike) -> bool:
-    """The same model or machine in longer or shorter words: `org/Name` and `Name`."""
+    """The same thing in longer or shorter words: `org/Name` and `Name`; of machines, the same device: `two
+    GB10 nodes` and `1 x NVIDIA GB10, cpu Cortex-X925`. How many nodes there are is told by other settings.
+    """
     words = [_words(text) for text in (each.first, each.second)]
+    if each.name == "hardware":
+        return bool(_devices(words[0]) & _devices(words[1]))
     return bool(words[0]) and bool(words[1]) and (words[0] <= words[1] or words[1] <= words[0])
+
+
+def _devices(words: set[str]) -> set[str]:
+    """Words of letters and digits, as devices are called: `gb10`, `h200`, `rtx4090`."""
+    return {word for word in words if len(word) > 2 and _DEVICE.fullmatch(word)}
 
 
 def _words(text: str) -> set[str]:

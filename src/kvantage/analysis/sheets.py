@@ -204,11 +204,20 @@ def _over_boots(values: list[float], first: Reading) -> Reading:
 
 
 def _hardware(findings: Findings) -> str:
+    """The devices where the machine tells them, then the machine, of the first boot that was recorded."""
     for arm in findings.arms:
         for boot in arm.boots:
-            told = (boot.provenance or {}).get("hardware")
-            if isinstance(told, Mapping):
-                return ", ".join(str(value) for value in told.values() if _plain(value))
+            recorded = boot.provenance or {}
+            machine, system = recorded.get("hardware"), recorded.get("system")
+            if not isinstance(machine, Mapping):
+                continue
+            devices = system.get("devices") if isinstance(system, Mapping) else None
+            names = [str(device.get("name")) for device in devices or () if isinstance(device, Mapping)]
+            told = [f"{names.count(name)} x {name}" for name in dict.fromkeys(names)]
+            told += [
+                f"{name} {value}" for name, value in machine.items() if _plain(value) and value is not False
+            ]
+            return ", ".join(told)
     return NOT_SAID
 
 
