@@ -157,3 +157,21 @@ def test_a_broken_history_is_no_history(tmp_path_factory: pytest.TempPathFactory
     file = tmp_path_factory.getbasetemp() / "broken.jsonl"
     file.write_text(text, encoding="utf-8")
     assert read_history("AMD EPYC x 2", file).rows == ()
+
+
+def test_two_speeds_tell_a_cost_only_in_the_same_cell() -> None:
+    study = load_study(KEPT)
+    draft = study.every_arm()[3].speculation
+    long = past(quantity="repeat at 1", measured=250.0, length=2128)
+    own = past(method="dflash", draft=draft.draft, drafts=5, acceptance=4.4, measured=500.0)
+    known = Known((long, own))
+    assert (
+        foretell(study, hosts(study, CPU), known)["dflash"]["calibrated_by"]
+        == "the plain speed of 2026-11-30 here"
+    )
+    same = Known((long, past(**{**vars(own), "quantity": "repeat at 1"})))
+    told = foretell(study, hosts(study, CPU), same)["dflash"]
+    repeat = next(cell for cell in told["cells"] if cell["phase"] == "repeat" and cell["concurrency"] == 1)
+    assert repeat["tok_s"]["value"] == pytest.approx(500, rel=0.05)
+    both = Known((past(measured=280.0), long))
+    assert both.speed("vllm", "package:nano/qwen3", "none").quantity == "short code at 1"  # type: ignore[union-attr]

@@ -180,11 +180,13 @@ def _bytes(data: StudyData, arm: str) -> Reading:
     """The pool's bytes, the drafter's with them where the engine counts those apart."""
     for boot in data.boots:
         if boot.arm == arm and boot.facts is not None:
-            target = boot.facts.reading("kv_pool_bytes")
-            draft = boot.facts.reading("draft_kv_pool_bytes")
-            if target.value is None:
-                return target
-            return Reading.of(target.value + (draft.value or 0.0), "bytes", "computed")
+            whole, draft = boot.facts.reading("kv_pool_bytes"), boot.facts.reading("draft_kv_pool_bytes")
+            shared = boot.facts.reading(
+                "target_kv_pool_bytes"
+            ).known  # one pool for both: it holds them already
+            if whole.value is None or draft.value is None or shared:
+                return whole
+            return Reading.of(whole.value + draft.value, "bytes", "computed")
     return Reading.absent("no server of this arm was ready")
 
 

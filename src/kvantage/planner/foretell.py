@@ -101,7 +101,9 @@ def _calibrated(asked: Asked, study: Study, arm: ArmSettings, known: Known) -> t
     spec = arm.speculation
     own: PastSpeed | None = None
     if spec.on:
-        own = known.speed(study.engine.name, study.model.path, spec.method, spec.draft, spec.drafts)
+        own = known.speed(
+            study.engine.name, study.model.path, spec.method, spec.draft, spec.drafts, plain.quantity
+        )
     if own and own.acceptance:
         speeds[arm.name] = own.tok_s
         lengths[arm.name] = own.acceptance

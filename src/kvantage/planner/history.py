@@ -50,9 +50,10 @@ class Past:
 
 @dataclass(frozen=True)
 class PastSpeed:
-    """A speed at one stream that was measured here before."""
+    """A speed at one stream that was measured here before, in the cell that `quantity` names."""
 
     tok_s: float
+    quantity: str
     at: str
     length: int
     acceptance: float | None
@@ -65,14 +66,31 @@ class Known:
     rows: Sequence[Past] = field(default_factory=tuple)
 
     def speed(
-        self, engine: str, model: str, method: str, draft: str | None = None, drafts: int | None = None
+        self,
+        engine: str,
+        model: str,
+        method: str,
+        draft: str | None = None,
+        drafts: int | None = None,
+        quantity: str | None = None,
     ) -> PastSpeed | None:
-        """The newest short speed of the same model, engine and way of drafting; None where there is none."""
-        for row in reversed(self.rows):
-            same = (row.engine, row.model, row.method) == (engine, model, method)
-            if same and (row.draft, row.drafts) == (draft, drafts) and row.quantity.startswith("short"):
-                return PastSpeed(row.measured, row.at, row.length or 512, row.acceptance)
-        return None
+        """The newest speed at one stream of the same model, engine and way of drafting, short ones first.
+
+        With `quantity`, in that cell alone: two speeds tell a cost only at the same context. None where
+        there is none.
+        """
+        found = [
+            row
+            for row in reversed(self.rows)
+            if (row.engine, row.model, row.method) == (engine, model, method)
+            and (row.draft, row.drafts) == (draft, drafts)
+            and (row.quantity == quantity if quantity else row.quantity.endswith(" at 1"))
+        ]
+        found.sort(key=lambda row: not row.quantity.startswith("short"))
+        if not found:
+            return None
+        row = found[0]
+        return PastSpeed(row.measured, row.quantity, row.at, row.length or 512, row.acceptance)
 
     def errors(self, engine: str) -> dict[str, Any]:
         """The median and largest absolute error of the last predictions on that engine, by kind."""
