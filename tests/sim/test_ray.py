@@ -99,7 +99,7 @@ def test_two_nodes_share_a_load_and_answers_come_back_in_our_time(cluster: dict[
         for row in rows:
             assert row["sent_ns"] <= said["clock_ns"]
             assert row["first_ns"] >= -said["clock_ns"]
-            assert row["lag_ns"] >= said["clock_ns"]
+            assert row["lag_ns"] > 0
         assert said["lag_ns"] >= said["clock_ns"]
     assert here["clock_ns"] == 0
     assert here["notes"] == ["sent by 2 load workers"]
