@@ -69,7 +69,7 @@ def table(calibration: Calibration) -> Table:
         padding=(0, 1, 0, 0),
         pad_edge=False,
     )
-    for name in ("streams", "tok", "TTFT ms", "ITL ms", "rate %", "CPU", "lag", "per s", "late"):
+    for name in ("streams", "tok", "TTFT ms", "ITL ms", "rate %", "CPU", "lag", "chunks", "late"):
         made.add_column(name, justify="right", no_wrap=True)
     for row in calibration.rows:
         rate = row.decode_rate_error
@@ -84,6 +84,6 @@ def table(calibration: Calibration) -> Table:
             f"{row.chunks_per_s:.0f}",
             f"{row.late}",
         )
-    made.caption = "tok: tokens a chunk. CPU: ms for 1,000 chunks. lag: the server's own, ms at p99. per s: chunks."
+    made.caption = "tok, chunks: tokens a chunk, chunks a second. CPU: ms a 1,000. lag: server, p99."
     made.caption_justify = "left"
     return made
