@@ -133,7 +133,7 @@ class Findings:
     memory: tuple[Memory, ...] = ()
     waves: tuple[Wave, ...] = ()
     exactness: Exactness | None = None
-    foresight: Foresight = Foresight()
+    foresight: Foresight = field(default_factory=Foresight)
 
     def arm(self, name: str) -> ArmFindings:
         """The arm of that name. Raises KeyError when there is none."""
