@@ -83,7 +83,10 @@ def _figure(form: str, *way: str) -> Callable[[dict[str, Any]], str]:
         value: Any = row
         for name in way:
             value = value.get(name) if isinstance(value, dict) else None
-        return "-" if value is None else format(value, form)
+        if value is None:
+            return "-"
+        text = format(value, form)
+        return text if any(digit in text for digit in "123456789") else text.replace("-", "+")
 
     return write
 
