@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -72,7 +74,7 @@ def arm_like(like: str, speculation: Speculation | None = None, **options: Any) 
 
 @asynccontextmanager
 async def serving(arm: ArmSettings) -> AsyncIterator[tuple[Server, list[str]]]:
-    engine, front, context = simulated(arm)
+    engine, front, context = simulated(arm, SPEED)
     lines = front.boot_lines()
     source = SimSource(engine, front, encoder(arm.model), context, speed=SPEED, say=lines.append)
     async with GoldenServer(source, options=Options(token_ids=True)) as server:
@@ -318,3 +320,17 @@ def test_a_server_that_cannot_be_planned_says_why() -> None:
     )
     assert done.returncode == 2
     assert Sim().explain_death(done.stderr.splitlines())[0].startswith("kvantage sim: there is no model")
+
+
+@pytest.mark.parametrize(("like", "engine"), [("vllm", Vllm()), ("sglang", Sglang())])
+async def test_a_wait_is_told_in_the_seconds_that_a_client_waits(like: str, engine: Engine) -> None:
+    """Twice as many as run at once: all waits together are no longer than the answers took."""
+    async with serving(arm_like(like)) as (server, _):
+        await engine.ready(server, 10)
+        before = await engine.counters(server)
+        started = time.monotonic()
+        await asyncio.gather(*(chat(server, engine, f"word {number} " * 900, 200) for number in range(4)))
+        took = time.monotonic() - started
+        after = await engine.counters(server)
+        waited = after.counters["queue_s"] - before.counters["queue_s"]
+        assert 0 < waited < 4 * took

@@ -39,7 +39,7 @@ def command(arm: str, host: str, port: int, speed: float, while_stdin: bool) -> 
 
 async def _serve(text: str, host: str, port: int, speed: float, while_stdin: bool) -> None:
     arm = arm_from_json(text)
-    engine, front, context = simulated(arm)
+    engine, front, context = simulated(arm, speed)
     source = SimSource(engine, front, encoder(arm.model), context, speed=speed, say=_say)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()

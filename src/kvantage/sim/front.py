@@ -18,7 +18,9 @@ MARK = "kvantage simulates this engine: nothing that it says is measured"
 
 @dataclass(frozen=True)
 class Served:
-    """The server as its arm asked for it. `tokens` is its pool, as in the engine's own words."""
+    """The server as its arm asked for it. `tokens` is its pool, as in the engine's own words; `speed` is
+    virtual seconds a real one: what it says of time is in real ones, like what a client sees.
+    """
 
     name: str
     model: str
@@ -26,6 +28,7 @@ class Served:
     tokens: int
     context_length: int
     dtype: str
+    speed: float = 1.0
 
 
 @dataclass
@@ -51,13 +54,13 @@ class Totals:
         self.drafting_steps += step.drafted // drafts if drafts else 0
         self.generated += step.emitted
 
-    def end(self, request: Request) -> None:
-        """Count a request that is finished."""
+    def end(self, request: Request, speed: float) -> None:
+        """Count a request that is finished. `speed` is virtual seconds a real one."""
         self.finished += 1
         self.prompt += request.prompt_tokens
         self.queried += request.prompt_tokens
         self.hit += request.first_cached or 0
-        self.queue_s += request.queued
+        self.queue_s += request.queued / speed
         self.chunks += max(0, len(request.chunks) - 1)
 
 

@@ -48,11 +48,12 @@ def arm_from_json(text: str) -> ArmSettings:
         raise UsageError(f"this is no arm ({error}); its fields are {names}") from None
 
 
-def simulated(arm: ArmSettings) -> tuple[Engine, Front, int]:
+def simulated(arm: ArmSettings, speed: float = 1.0) -> tuple[Engine, Front, int]:
     """(engine, front, context length) of an arm whose engine options say what to be like, and on what.
 
     Options: like, hardware or `available_gib`, pools, measured, acceptance (by arm), prefill_tok_s,
     draft_window and draft_windowed_layers.
+    `speed` is virtual seconds a real one.
     Raises UsageError where the pool or the step times cannot be planned.
     """
     options = arm.engine_options
@@ -99,7 +100,7 @@ def simulated(arm: ArmSettings) -> tuple[Engine, Front, int]:
         raise UsageError(f"{arm.name} cannot be simulated: {made}")
     engine = boot(made)
     context = min(arm.settings.context_length or target.max_length or LONGEST, made.pool_tokens)
-    served = Served(arm.name, arm.model, planned, made.pool_tokens, context, target.dtype)
+    served = Served(arm.name, arm.model, planned, made.pool_tokens, context, target.dtype, speed)
     return engine, kind.front(served, made.rules), context
 
 

@@ -145,7 +145,7 @@ class SimSource:
                 self._queue(number, request, request.end, request.produced, 0, last=True)
             if request.end is not None:
                 del self._active[number], self._told[number], self._said[number]
-                self.totals.end(request)
+                self.totals.end(request, self._speed)
 
     def _queue(
         self, number: int, request: Request, at: float, first: int, tokens: int, *, last: bool

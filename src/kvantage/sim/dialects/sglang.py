@@ -94,7 +94,8 @@ class Front:
         self._decoded += 1
         if self._decoded % EVERY_STEPS:
             return []
-        old, passed = self._before, max(engine.now - self._since, 1e-9)
+        old = self._before
+        passed = max(engine.now - self._since, 1e-9) / self.served.speed
         spec = ""
         if (steps := totals.drafting_steps - old.drafting_steps) > 0:
             accepted = totals.accepted - old.accepted
@@ -114,7 +115,7 @@ class Front:
             "prompt_tokens": request.prompt_tokens,
             "completion_tokens": request.produced,
             "cached_tokens": request.cached_tokens,
-            "queue_time": request.queued,
+            "queue_time": request.queued / self.served.speed,
             "num_retractions": request.retractions,
         }
         if self.rules.drafts and request.steps:

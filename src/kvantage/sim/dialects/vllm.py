@@ -84,9 +84,9 @@ class Front:
         ]
 
     def step(self, step: Step, engine: Engine, totals: Totals) -> list[str]:
-        passed = engine.now - self._since
-        if passed < EVERY_S:
+        if engine.now - self._since < EVERY_S:
             return []
+        passed = (engine.now - self._since) / self.served.speed
         old, lines = self._before, []
         hit = 100 * totals.hit / totals.queried if totals.queried else 0.0
         lines.append(
@@ -114,7 +114,7 @@ class Front:
         return lines
 
     def counts(self, request: Request) -> tuple[dict[str, Any], dict[str, Any]]:
-        metrics: dict[str, Any] = {"queue_time_ms": request.queued * 1000}
+        metrics: dict[str, Any] = {"queue_time_ms": request.queued / self.served.speed * 1000}
         if self.rules.drafts:
             metrics["speculative_decoding"] = {
                 "num_spec_tokens": self.rules.drafts,
