@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, field_validator, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from kvantage.study.fields import Count, Latency, Section, Text, Tokens
 
@@ -67,17 +69,27 @@ class MinSessions(Section):
     tokens: Tokens = Field(description="Tokens of one session, its input and its answer together.")
 
 
+def _schema_with_short(field: str, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    """The schema of a section that may be written as one of its fields alone."""
+    full = handler.resolve_ref_schema(handler(core))
+    return {"description": full.get("description", ""), "anyOf": [full["properties"][field], {**full}]}
+
+
 class MinUserSpeed(Section):
-    """The least that one user must get, however many there are."""
+    """The least that one user must get, however many there are. Short: `min_user_speed: 10`."""
 
     tok_s: Annotated[float, Field(gt=0)] = Field(description="The least decode rate of one user, in tok/s.")
     phase: PolicyPhase | None = Field(default=None, description="Where; left out: where `maximise` is.")
     workload: Text | None = Field(default=None, description="In `short` and `sweep`: of which prompts.")
     concurrency: Count | None = Field(default=None, description="At how many requests at once.")
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return _schema_with_short("tok_s", core, handler)
+
 
 class MaxTtft(Section):
-    """The longest that a first token may take, by the median."""
+    """The longest that a first token may take, by the median. Short: `max_ttft: 2s`."""
 
     time: Latency = Field(description="The longest median time to the first token, such as 2s or 300ms.")
     phase: PolicyPhase | None = Field(
@@ -86,6 +98,10 @@ class MaxTtft(Section):
     )
     workload: Text | None = Field(default=None, description="In `short` and `sweep`: of which prompts.")
     concurrency: Count | None = Field(default=None, description="At how many requests at once.")
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return _schema_with_short("time", core, handler)
 
 
 class Policy(Section):
