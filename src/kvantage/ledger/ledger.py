@@ -314,11 +314,11 @@ class Ledger:
         )
 
     def mark(self, *parts: object) -> str:
-        """Six letters and digits that are this study's own: of when it was first begun, and `parts`."""
+        """Six letters and digits of this study alone: of when its first server was started, and `parts`."""
         began = self._writer.do(
-            lambda db: db.execute("SELECT coalesce(min(loaded_at), '') FROM studies").fetchone()[0]
+            lambda db: db.execute("SELECT started_at, clock_ns FROM boots ORDER BY id LIMIT 1").fetchone()
         )
-        text = "|".join(map(str, (began, *parts)))
+        text = "|".join(map(str, (*(began or ()), *parts)))
         return hashlib.sha256(text.encode()).hexdigest()[:6]
 
     # what is measured
