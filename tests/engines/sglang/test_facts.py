@@ -253,7 +253,7 @@ def test_cached_tokens_are_missing_or_counted_but_never_zero_for_null() -> None:
 
 
 def test_no_hit_is_left_out_of_an_answer_and_is_zero_only_where_hits_are_reported() -> None:
-    """SGLang 0.5.17 on an H200: a cold prompt's usage carries `prompt_tokens_details: null` with the flag on."""
+    """SGLang 0.5.17: a cold prompt carries `prompt_tokens_details: null` with the flag on."""
     answer = {
         "usage": {"prompt_tokens": 500, "completion_tokens": 4, "prompt_tokens_details": None},
     }
