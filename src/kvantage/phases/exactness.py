@@ -102,6 +102,12 @@ def prompts_of(study: Study) -> list[Prompt]:
         raise StudyError(str(error), where=study.where("phases", NAME, "prompts")) from error
 
 
+def spread(prompts: Sequence[Prompt], number: int) -> list[Prompt]:
+    """So many of them, as far apart as they are: a set is in the order of its kinds."""
+    number = min(number, len(prompts))
+    return [prompts[place * len(prompts) // number] for place in range(number)]
+
+
 async def run_greedy(bench: Bench, concurrency: int) -> None:
     """The set whole, `repeats` times; then once streamed."""
     settings = _settings(bench)
@@ -117,7 +123,7 @@ async def run_greedy(bench: Bench, concurrency: int) -> None:
 async def run_sampling(bench: Bench) -> None:
     """Short answers at a temperature, each with a seed of its own: independent in every arm and boot."""
     settings = _settings(bench)
-    prompts = prompts_of(bench.study)[: settings.prefixes]
+    prompts = spread(prompts_of(bench.study), settings.prefixes)
     asks = [
         Ask(
             prompt_id=prompt.id,

@@ -244,9 +244,7 @@ class Exactness(Section):
         description="Short answers at `temperature`, from each of `prefixes` prompts: is the distribution of "
         "the next tokens the same? 0 leaves it out.",
     )
-    prefixes: Count = Field(
-        default=4, description="Prompts of the set that are sampled from, the first ones."
-    )
+    prefixes: Count = Field(default=4, description="Prompts that are sampled from, spread over the set.")
     temperature: Annotated[float, Field(gt=0, le=2)] = Field(default=1.0, description="Of the samples.")
     tasks: int = Field(
         default=10,

@@ -59,8 +59,8 @@ def dead(folder: Path) -> dict[str, Any]:
 
 
 def silent() -> dict[str, Any]:
-    """n-grams of sixty tokens: speculation is on, and never finds one to draft from."""
-    options = {"prompt_lookup_min": 60, "prompt_lookup_max": 60}
+    """n-grams of 400 tokens: speculation is on, and never finds one to draft from."""
+    options = {"prompt_lookup_min": 400, "prompt_lookup_max": 400}
     return {"speculation": {"method": "ngram", "drafts": 5, "options": options}}
 
 
