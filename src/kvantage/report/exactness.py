@@ -18,7 +18,7 @@ def verdict_table(found: Exactness | None) -> Table:
             rows.append((arm.arm, DASH, arm.words, arm.detail))
         for at in arm.at:
             rows.append((arm.arm, str(at.concurrency), at.words, at.detail))
-        if any(each.p_holm < 0.01 for each in arm.sampling):
+        if arm.cls != "void" and any(each.p_holm < 0.01 for each in arm.sampling):
             rows.append((arm.arm, "sampled", arm.words, arm.detail))
     notes = (_floor_note(found), *found.notes) if found else ()
     return Table("Exactness: are the answers the control's?", columns, tuple(rows), (1,), notes)
