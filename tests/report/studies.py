@@ -71,6 +71,19 @@ def every_phase() -> StudyBuilder:
     return builder
 
 
+def bare() -> StudyBuilder:
+    """As little as a study can have: one request a cell, so no interval anywhere, one rung, one place."""
+    builder = StudyBuilder(EVERY_PHASE)
+    for arm in ("none", "mtp"):
+        builder.arm(arm, Speculation(method="mtp", drafts=3) if arm == "mtp" else None)
+        made = short([20.0])
+        builder.cell(arm, "short", "code", 1, made if arm == "none" else drafting(made, 3, 2.5))
+        builder.cell(arm, "ttft", "500", 1, rung(500, 0.2, jitter=(1.0,)))
+        made = loop(20.0, 1, rounds=1)
+        builder.cell(arm, "sweep", "code", 1, made if arm == "none" else drafting(made, 3, 2.4))
+    return builder
+
+
 def _positions(arm: str, made: list[Request]) -> tuple[float, ...] | None:
     if arm == "none":
         return None

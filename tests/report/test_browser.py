@@ -13,10 +13,11 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
+from kvantage.analysis import analyse
 from kvantage.report import write_html
 from kvantage.report.escape import spelled
 from tests.report.chromium import THEMES, WIDTHS, browser, opened
-from tests.report.studies import EVIL, everything, hostile
+from tests.report.studies import EVIL, bare, everything, hostile
 
 __all__ = ["browser"]
 
@@ -30,11 +31,12 @@ MARKS = ", ".join(
 
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A page with every phase, and one whose every text is hostile."""
+    """A page with every section, one whose every text is hostile, one of next to nothing."""
     folder = tmp_path_factory.mktemp("pages")
-    paths = {name: folder / f"{name}.html" for name in ("every", "hostile")}
+    paths = {name: folder / f"{name}.html" for name in ("every", "hostile", "bare")}
     write_html(everything(), paths["every"])
     write_html(hostile(), paths["hostile"])
+    write_html(analyse(bare().data()), paths["bare"])
     return paths
 
 
@@ -59,6 +61,12 @@ def test_it_opens_and_draws_everything(
         expect(page.locator("html")).to_have_css("background-color", grounds[theme])
         if folder := os.environ.get("KVANTAGE_SCREENSHOTS"):
             page.screenshot(path=Path(folder) / f"every-{width}-{theme}.png", full_page=True)
+
+
+def test_a_study_without_any_interval_draws_too(browser: Browser, pages: dict[str, Path]) -> None:
+    with opened(browser, pages["bare"], 390) as look:
+        look.settle()
+        assert look.complaints == []
 
 
 @pytest.mark.parametrize("path", GALLERY, ids=lambda path: path.parent.name)

@@ -10,7 +10,7 @@ from kvantage.analysis.compare import Ratio
 from kvantage.analysis.findings import Findings
 from kvantage.report.blocks import Chart, Value
 from kvantage.report.charts import arms
-from kvantage.report.charts.tips import tips
+from kvantage.report.charts.tips import spans, tips
 
 UNITS = {"ratio": "x", "low": "x", "high": "x"}
 
@@ -64,10 +64,11 @@ def forest(
     else:
         base = base.encode(y=arms.rows(findings, shown))
     estimate = base.transform_filter("!isValid(datum.boot)")
+    strokes = [estimate.mark_rule(strokeWidth=2.5).encode(x="low:Q", x2="high:Q")] if spans(rows) else []
     return alt.layer(
         one,
         base.transform_filter("isValid(datum.boot)").mark_circle(size=22, opacity=0.55),
-        estimate.mark_rule(strokeWidth=2.5).encode(x="low:Q", x2="high:Q"),
+        *strokes,
         estimate.mark_point(filled=True, size=70, opacity=1).encode(
             shape=arms.shape(findings, shown, legend=len(places) > 1),
             tooltip=tips(rows, UNITS, "boot"),

@@ -1,4 +1,4 @@
-"""What a mark says when it is pointed at."""
+"""What a mark says when it is pointed at, and whether there is anything to span."""
 
 from __future__ import annotations
 
@@ -18,3 +18,8 @@ def tips(rows: Sequence[Mapping[str, Value]], units: Mapping[str, str], *leave_o
         title = name.replace("_", " ") + (f" ({units[name]})" if name in units else "")
         found.append(alt.Tooltip(field=name, type="quantitative" if number else "nominal", title=title))
     return found
+
+
+def spans(rows: Sequence[Mapping[str, Value]], low: str = "low") -> bool:
+    """Whether any row has an interval: a layer of strokes without one would have no extent."""
+    return any(row.get(low) is not None for row in rows)

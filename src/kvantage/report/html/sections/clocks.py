@@ -7,7 +7,7 @@ import altair as alt
 from kvantage.analysis.findings import Findings
 from kvantage.report.blocks import Block, Bullets, Figure, Prose, Rows, Section, Value
 from kvantage.report.charts import arms
-from kvantage.report.charts.tips import tips
+from kvantage.report.charts.tips import spans, tips
 from kvantage.report.clocks import absences, devices_table, energy_table, machines_table, unequal
 
 UNITS = {"joules_per_token": "J/token", "low": "J/token", "high": "J/token", "to_control": "ratio"}
@@ -56,8 +56,9 @@ def _energy(findings: Findings) -> Figure | None:
         yOffset=alt.YOffset("arm:N", sort=arms.order(findings), scale=alt.Scale(paddingOuter=0.3)),
     )
     x = alt.X("joules_per_token:Q", title="energy (J/token)", scale=alt.Scale(zero=True))
+    strokes = [base.mark_rule(strokeWidth=2, opacity=0.5).encode(x="low:Q", x2="high:Q")]
     chart = alt.layer(
-        base.mark_rule(strokeWidth=2, opacity=0.5).encode(x="low:Q", x2="high:Q"),
+        *(strokes if spans(rows) else []),
         base.mark_point(filled=True, size=60, opacity=1).encode(
             x=x, shape=arms.shape(findings, shown), tooltip=tips(rows, UNITS)
         ),
@@ -105,8 +106,9 @@ def _clocks(findings: Findings) -> Figure | None:
         yOffset=alt.YOffset("arm:N", sort=arms.order(findings), scale=alt.Scale(paddingOuter=0.3)),
     )
     x = alt.X("sm_clock:Q", title="SM clock (MHz)", scale=alt.Scale(zero=False, padding=12))
+    strokes = [base.mark_rule(strokeWidth=2, opacity=0.5).encode(x="low:Q", x2="high:Q")]
     chart = alt.layer(
-        base.mark_rule(strokeWidth=2, opacity=0.5).encode(x="low:Q", x2="high:Q"),
+        *(strokes if spans(rows) else []),
         base.mark_point(filled=True, size=45, opacity=1).encode(
             x=x, shape=arms.shape(findings, shown), tooltip=tips(rows, CLOCK_UNITS)
         ),

@@ -7,7 +7,7 @@ import altair as alt
 from kvantage.analysis.findings import Findings
 from kvantage.report.blocks import Block, Bullets, Figure, Folded, Panels, Prose, Rows, Section, Value
 from kvantage.report.charts import arms
-from kvantage.report.charts.tips import tips
+from kvantage.report.charts.tips import spans, tips
 from kvantage.report.ladder import hits_table, ladder_sentences, ladder_table
 
 TURNS = (
@@ -67,9 +67,10 @@ def _panel(findings: Findings, turn: int) -> Figure | None:
         axis=alt.Axis(grid=True, tickCount=4),
     )
     base = alt.Chart().encode(x=tokens, y=seconds, color=arms.colour(findings, shown), detail="boot:N")
+    strokes = [base.mark_rule(opacity=0.5).encode(y="low:Q", y2="high:Q")]
     chart = alt.layer(
         base.mark_line(strokeWidth=2),
-        base.mark_rule(opacity=0.5).encode(y="low:Q", y2="high:Q"),
+        *(strokes if spans(rows) else []),
         base.mark_point(filled=True, size=55, opacity=1).encode(
             shape=arms.shape(findings, shown), tooltip=tips(rows, UNITS)
         ),

@@ -9,7 +9,7 @@ from kvantage.analysis.findings import Findings
 from kvantage.analysis.front import on_front
 from kvantage.report.blocks import Chart, Figure, Section, Value
 from kvantage.report.charts import arms
-from kvantage.report.charts.tips import tips
+from kvantage.report.charts.tips import spans, tips
 from kvantage.report.html.places import headline, levels, place
 
 
@@ -82,9 +82,10 @@ def _chart(
         .mark_line(interpolate="step-after", opacity=0.35, strokeDash=[5, 4])
         .encode(x=x, y=y, color=alt.value("var(--ink)"))
     )
+    strokes = [base.mark_rule(strokeWidth=2, opacity=0.6).encode(y="low:Q", y2="high:Q")]
     return alt.layer(
         front,
-        base.mark_rule(strokeWidth=2, opacity=0.6).encode(y="low:Q", y2="high:Q"),
+        *(strokes if spans(rows) else []),
         base.mark_point(filled=True, size=130, opacity=1).encode(
             shape=arms.shape(findings, shown, legend=False), tooltip=tips(rows, units)
         ),

@@ -8,7 +8,7 @@ from kvantage.analysis.findings import Findings
 from kvantage.analysis.sweep import Sweep
 from kvantage.report.blocks import Block, Bullets, Figure, Panels, Prose, Rows, Section, Value, slug
 from kvantage.report.charts import arms
-from kvantage.report.charts.tips import tips
+from kvantage.report.charts.tips import spans, tips
 from kvantage.report.html.places import levels
 from kvantage.report.sweep import sweep_sentences, sweep_table
 
@@ -119,10 +119,11 @@ def _ratio(findings: Findings, sweeps: list[Sweep]) -> Figure | None:
     )
     base = alt.Chart().encode(x=_concurrency(), y=y, color=arms.colour(findings, shown), detail="boot:N")
     one = alt.Chart().mark_rule(opacity=0.7, strokeDash=[4, 3]).encode(y=alt.datum(1))
+    strokes = [base.mark_rule(opacity=0.45, strokeWidth=2).encode(y="low:Q", y2="high:Q")]
     chart = alt.layer(
         one,
         base.mark_line(strokeWidth=2),
-        base.mark_rule(opacity=0.45, strokeWidth=2).encode(y="low:Q", y2="high:Q"),
+        *(strokes if spans(rows) else []),
         base.mark_point(filled=True, size=55, opacity=1).encode(
             shape=arms.shape(findings, shown), tooltip=tips(rows, UNITS)
         ),
