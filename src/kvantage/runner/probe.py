@@ -148,7 +148,7 @@ class _Probing:
             warnings.append(f"somebody else is using it: {others:.0f} requests beside our {self.sent}")
         lacks = Lacks(
             metrics=not self.seen.told.metrics,
-            settings=not facts.resolved,
+            settings=self.seen.drafts is None or not facts.resolved,
             cached_tokens=not reports,
             repeat_hits=hits,
             drafts=drafting,
@@ -274,7 +274,8 @@ class _Probing:
         self, moved: Mapping[str, float], acceptance: Mapping[str, Reading]
     ) -> tuple[bool | None, str]:
         told = self.seen.facts.speculation
-        kind = str(self.seen.method or told.get("method") or "not told how")
+        named = told.get("method")
+        kind = str(self.seen.method or (named if named != "on" else None) or "not told how")
         width = f", {self.seen.width} drafts a step" if self.seen.width else ""
         lengths = [reading.value for reading in acceptance.values() if reading.value is not None]
         if self.seen.drafts is False:

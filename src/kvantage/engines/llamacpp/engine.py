@@ -94,8 +94,9 @@ class Llamacpp:
         extras: dict[str, Any] = {
             "stream_options": {"include_usage": True},
             "repeat_penalty": server.arm.samplers.repetition_penalty,
-            "cache_prompt": server.arm.settings.prefix_caching is not False,
         }
+        if server.arm.settings.prefix_caching is not None:  # else as the server does by itself
+            extras["cache_prompt"] = server.arm.settings.prefix_caching
         if output_tokens is not None:
             extras |= {"max_tokens": output_tokens, "ignore_eos": True}
         return extras
