@@ -78,7 +78,7 @@ def _panel(findings: Findings, turn: int) -> Figure | None:
     most = max(rows, key=lambda row: float(row["ttft"] or 0))
     return Figure(
         name=f"ttft-{name}",
-        title=f"{words[0].upper()}{words[1:]}: {most['arm']} waits longest, {_point(most)}",
+        title=f"{words[0].upper()}{words[1:]}: {_longest(most, len(set(shown)))}",
         alt=f"Median time to first token {words} over the prompt's length, a line an arm and boot. "
         + "; ".join(f"{row['arm']}, boot {row['boot']}: {_point(row)}" for row in rows[:40])
         + ".",
@@ -87,6 +87,11 @@ def _panel(findings: Findings, turn: int) -> Figure | None:
         units=UNITS,
         note=NOTE,
     )
+
+
+def _longest(most: dict[str, Value], arms_shown: int) -> str:
+    waits = "waits" if arms_shown == 1 else "waits longest,"
+    return f"{most['arm']} {waits} {_point(most)}"
 
 
 def _point(row: dict[str, Value]) -> str:
