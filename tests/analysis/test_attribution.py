@@ -149,3 +149,10 @@ def test_memory_that_an_engine_leaves_unused_is_told_apart() -> None:
     mtp = attribute(an_arm("a", "mtp"), of("mtp"), an_arm("none"), of("none"))
     assert mtp is not None
     assert mtp.unexplained.bytes.value == pytest.approx(0.01 * GIB, abs=0.011 * GIB)
+
+
+def test_a_drafters_cache_beside_a_given_pool_took_nothing_from_it() -> None:
+    """llama.cpp allocates the cells that it was told, and the drafter's cache as well."""
+    control = told(kv_pool_bytes=1000.0, kv_bytes_per_token=10.0)
+    arm = told(kv_pool_bytes=1000.0, kv_bytes_per_token=10.0, draft_kv_pool_bytes=300.0)
+    assert attribute(an_arm("a", "dflash", pool_bytes=1000), arm, an_arm("none"), control) is None

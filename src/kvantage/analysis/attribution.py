@@ -77,12 +77,13 @@ def attribute(arm: ArmSettings, facts: Facts, control: ArmSettings, baseline: Fa
         return _untold(arm, facts, control, baseline, arm if mine is None else control)
     lost = theirs.minus(mine)
     shares_memory = not _pinned(arm, facts)
+    beside = not shares_memory and _own_pool(facts)
     parts = [
         (
             "draft weights",
             _weights(facts, baseline) if shares_memory else _given(),
         ),
-        ("draft KV", _draft_kv(arm, facts, control, baseline, mine)),
+        ("draft KV", _beside() if beside else _draft_kv(arm, facts, control, baseline, mine)),
         ("state", _difference(facts, baseline, ("state_cache_bytes",)) if shares_memory else _given()),
         ("buffers", _difference(facts, baseline, BUFFERS) if shares_memory else _given()),
         ("left unused", _left_unused(facts, baseline, theirs.value) if shares_memory else None),
@@ -140,6 +141,16 @@ def _reading(span: _Span, note: str | None = None) -> Reading:
 
 def _given() -> Reading:
     return Reading.absent("the study gives the pool's size, so this does not come out of it")
+
+
+def _beside() -> Reading:
+    return Reading.absent("the study gives the pool's size, and the drafter's cache lies beside it")
+
+
+def _own_pool(facts: Facts) -> bool:
+    """Whether the drafter's KV is an allocation of its own, and not a share of the target's blocks."""
+    told = facts.reading("draft_kv_pool_bytes").value
+    return bool(told) and not facts.reading("target_kv_pool_bytes").known
 
 
 def _pinned(arm: ArmSettings, facts: Facts) -> bool:
