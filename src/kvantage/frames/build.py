@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from kvantage.analysis.findings import Findings
 from kvantage.analysis.measure import CellFindings
 from kvantage.core import CellKey, Reading, UsageError
-from kvantage.core.columns import StudyData
+from kvantage.core.columns import Bools, Floats, Ints, StudyData
 from kvantage.frames.dictionary import Kind, table
 
 if TYPE_CHECKING:
@@ -39,9 +40,26 @@ def frame(name: str, data: StudyData, findings: Findings) -> pl.DataFrame:
     columns = _BUILDERS[name](data, findings)
     assert list(columns) == [one.name for one in asked.columns], f"{name} is not as its dictionary says"
     made: pl.DataFrame = library.DataFrame(
-        [library.Series(one.name, columns[one.name], dtype=types[one.kind]) for one in asked.columns]
+        [_series(library, one.name, columns[one.name], types[one.kind]) for one in asked.columns]
     )
     return made
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Numbers, of which those that are `gone` were not reported."""
+
+    numbers: Ints | Floats
+    gone: Bools
+
+
+def _series(library: Any, name: str, values: Any, kind: Any) -> Any:
+    """A column. Of numbers in an array no Python object is made: there may be millions."""
+    if isinstance(values, Gaps):
+        held = library.Series(name, values.numbers, dtype=kind)
+        gone = np.flatnonzero(values.gone)
+        return held.scatter(gone, None) if gone.size else held
+    return library.Series(name, values, dtype=kind)
 
 
 def _types(library: Any) -> dict[Kind, Any]:
@@ -77,7 +95,7 @@ def _requests(data: StudyData, _: Findings) -> Columns:
         **{f"{name}_tokens": _counts(getattr(rows, f"{name}_tokens")) for name in counts},
         "spec_steps": _counts(rows.spec_steps),
         "histogram": [list(one) if one is not None else None for one in rows.histograms],
-        "queue_s": [None if np.isnan(one) else float(one) for one in rows.queue_s],
+        "queue_s": Gaps(rows.queue_s, np.isnan(rows.queue_s)),
         "retractions": _counts(rows.retractions),
         "expected_low": _counts(rows.expected_low),
         "expected_high": _counts(rows.expected_high),
@@ -257,12 +275,13 @@ def _words(values: Any) -> list[str | None]:
     return [one or None for one in values.tolist()]
 
 
-def _times(values: Any) -> list[int | None]:
-    return [None if one == NEVER else one for one in values.tolist()]
+def _times(values: Ints) -> Gaps:
+    return Gaps(values, values == NEVER)
 
 
-def _counts(values: Any) -> list[int | None]:
-    return [None if np.isnan(one) else int(one) for one in values]
+def _counts(values: Floats) -> Gaps:
+    gone = np.isnan(values)
+    return Gaps(np.where(gone, 0, values).astype(np.int64), gone)
 
 
 def _whole(reading: Reading) -> int | None:
