@@ -11,12 +11,15 @@ _LOGS = {
     "sglang": re.compile(
         r"\b(?:Decode|Prefill) batch[.,]? |server_args=|max_total_num_tokens=|Mamba Cache is allocated|"
         r"KV Cache is allocated|Memory pool end|capped to \d+ by the mamba|than the profiled value|"
-        r"sglang\.launch_server|Max running requests is reset to|SIMULATE_ACC_LEN"
+        r"sglang\.launch_server|Max running requests is reset to|SIMULATE_ACC_LEN|Load weight end\.|"
+        r"#retracted_reqs: \d|\baccept len: \d|sliding window memory pool\.|SWAKVPool mem usage"
     ),
     "vllm": re.compile(
         r"SpecDecoding metrics:|Speculative metrics:|KV cache size: [\d,]+ tokens|max_num_seqs|"
-        r"Available KV cache memory:|Avg generation throughput:|# GPU blocks: \d|vLLM API server|"
-        r"Maximum concurrency for [\d,]+ tokens|Initializing a V\d LLM engine|\(EngineCore"
+        r"Available KV cache memory:|Avg generation throughput:|# (?:GPU|CUDA|cuda|CPU|cpu) blocks: \d|"
+        r"vLLM API server|Maximum concurrency for [\d,]+ tokens|Initializing an? (?:V\d )?LLM engine|"
+        r"\(EngineCore|Current kv cache memory in use is|is preempted by PreemptionMode|"
+        r"larger than the available KV cache memory"
     ),
     "llamacpp": re.compile(
         r"llama_kv_cache|llama_context:|print_timing|draft acceptance(?: rate)? = |"

@@ -12,6 +12,7 @@ from kvantage.engines.llamacpp.scan import scan
 from kvantage.engines.sglang.boot import read_boot
 from kvantage.engines.sglang.lines import logical_lines
 from kvantage.engines.vllm.boot import boot_log
+from kvantage.engines.vllm.windows import counted
 from kvantage.inspection.document import Document
 
 _MAX_SEQS = re.compile(r"['\"]?max_num_seqs['\"]?[:=] ?(\d+)(?=[,}\s)])")
@@ -51,7 +52,7 @@ def _positions(readings: dict[str, Reading]) -> tuple[float, ...] | None:
 
 def pooled_positions(windows: Sequence[Mapping[str, float]]) -> tuple[float, ...] | None:
     """Per-position rates over all windows, each weighted by its drafts."""
-    told = [window for window in windows if window.get("drafts") and "position_0" in window]
+    told = [window for window in counted(windows) if window.get("drafts") and "position_0" in window]
     if not told:
         return None
     drafts = sum(window["drafts"] for window in told)
@@ -72,8 +73,12 @@ def vllm_readings(lines: Sequence[str], log: LogReadings) -> dict[str, Reading]:
         note = "memory given to the pool on the rank that has least, the drafter's layers included"
         found["kv_pool_bytes"] = Reading.of(granted.value, "bytes", "config", note=note)
         if pool is not None and pool.value and boot.tokens_agree is not False:
+            note = "pool bytes / pool tokens"
+            tokens = min(boot.pools.values(), default=pool.value)
+            if len(boot.pools) > 1:
+                note += " of the smallest of the data-parallel engines"
             found["kv_bytes_per_token"] = Reading.of(
-                granted.value / pool.value, "bytes/token", "computed", note="pool bytes / pool tokens"
+                granted.value / tokens, "bytes/token", "computed", note=note
             )
     asked = [int(number) for line in lines for number in _MAX_SEQS.findall(line)]
     if asked:
@@ -82,8 +87,8 @@ def vllm_readings(lines: Sequence[str], log: LogReadings) -> dict[str, Reading]:
     waiting = [window["waiting"] for window in log.windows if "waiting" in window]
     if waiting:
         found["queue_depth"] = Reading.of(max(waiting), "requests", "log window", note="most seen")
-    drafts = [window["drafts"] for window in log.windows if "drafts" in window]
-    drafted = sum(window["drafted_tokens"] for window in log.windows if "drafts" in window)
+    drafts = [window["drafts"] for window in counted(log.windows) if "drafts" in window]
+    drafted = sum(window["drafted_tokens"] for window in counted(log.windows) if "drafts" in window)
     if sum(drafts):
         found["spec_steps"] = Reading.of(sum(drafts), "steps", "log window", note="steps that drafted")
         found["draft_tokens_per_step"] = Reading.of(drafted / sum(drafts), "tokens/step", "computed")

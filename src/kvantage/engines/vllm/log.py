@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 
 from kvantage.core import LogReadings, Reading
+from kvantage.engines.numbers import GIB
 from kvantage.engines.vllm.boot import BootLog, boot_log
 from kvantage.engines.vllm.death import LONGEST, MOST, causes
 from kvantage.engines.vllm.facts import DERIVED
 from kvantage.engines.vllm.lines import read_line
-from kvantage.engines.vllm.windows import windows
+from kvantage.engines.vllm.windows import counted, windows
 
 _NOTABLE = re.compile(
     r"(won't work with speculative decoding|[Dd]isabl\w+ prefix caching|prefix caching to be disabled"
@@ -37,7 +39,7 @@ def read_log(raw: Iterable[str]) -> LogReadings:
     return LogReadings(
         readings=boot_readings(boot_log(lines)) | pooled(told),
         windows=told,
-        warnings=tuple(dict.fromkeys([*simulated(lines), *notable])) + suspicions(told),
+        warnings=tuple(dict.fromkeys([*simulated(lines), *no_room(lines), *notable])) + suspicions(told),
         errors=tuple(text[:LONGEST] for text in causes(lines)[:MOST]),
     )
 
@@ -48,6 +50,9 @@ def boot_readings(log: BootLog) -> dict[str, Reading]:
     if log.pool_tokens is not None:
         note = DERIVED if log.tokens_agree is False else None
         readings["kv_pool_tokens"] = Reading.of(log.pool_tokens, "tokens", "config", note=note)
+    elif (size := log.block_tokens_by_concurrency) is not None and log.pool_blocks:
+        note = f"{log.pool_blocks} blocks of {size} tokens, which the printed concurrency tells"
+        readings["kv_pool_tokens"] = Reading.of(log.pool_blocks * size, "tokens", "computed", note=note)
     if log.max_concurrency is not None:
         length = f"requests of {log.concurrency_length:,} tokens"
         readings["max_concurrency"] = Reading.of(log.max_concurrency, length, "config")
@@ -66,14 +71,14 @@ def pooled(told: Iterable[Mapping[str, float]]) -> dict[str, Reading]:
     acceptance_length counts the bonus token and only steps that drafted; `low` and `high` are the
     lowest and the highest window's.
     """
-    counted = [window for window in told if window.get("drafted_tokens")]
-    drafted = sum(window["drafted_tokens"] for window in counted)
+    each = counted(told)
+    drafted = sum(window["drafted_tokens"] for window in each)
     if not drafted:
-        return {}
+        return pooled_by_rates(told)
     readings = {"drafted_tokens": Reading.of(drafted, "tokens", "log window")}
-    lengths = [window["acceptance_length"] for window in counted if "acceptance_length" in window]
-    steps = [drafting_steps(window) for window in counted]
-    if len(lengths) == len(counted) and all(steps):
+    lengths = [window["acceptance_length"] for window in each if "acceptance_length" in window]
+    steps = [drafting_steps(window) for window in each]
+    if len(lengths) == len(each) and all(steps):
         emitted = sum((n or 0) * length for n, length in zip(steps, lengths, strict=True))
         readings["acceptance_length"] = Reading.of(
             emitted / sum(n or 0 for n in steps),
@@ -83,10 +88,35 @@ def pooled(told: Iterable[Mapping[str, float]]) -> dict[str, Reading]:
             high=max(lengths),
             note="incl. bonus, drafting steps",
         )
-    accepted = [window["accepted_tokens"] for window in counted if "accepted_tokens" in window]
-    if len(accepted) == len(counted):
+    accepted = [window["accepted_tokens"] for window in each if "accepted_tokens" in window]
+    if len(accepted) == len(each):
         readings["accepted_tokens"] = Reading.of(sum(accepted), "tokens", "log window")
         readings["draft_acceptance_rate"] = Reading.of(sum(accepted) / drafted, "", "log window")
+    return readings
+
+
+def pooled_by_rates(told: Iterable[Mapping[str, float]]) -> dict[str, Reading]:
+    """Acceptance of windows of which a post kept no counts: weighted by what they drafted a second.
+
+    Several windows of which that is not known stay unread, since their weights are not.
+    """
+    each = [window for window in told if "acceptance_length" in window and "drafted_tokens" not in window]
+    weights = [window.get("drafted_tok_s", 0.0) for window in each]
+    if len(each) == 1:
+        weights = [1.0]
+    if not each or not all(weights):
+        return {}
+    lengths = [window["acceptance_length"] for window in each]
+    length = sum(map(math.prod, zip(lengths, weights, strict=True))) / sum(weights)
+    note = "incl. bonus, drafting steps; as printed, the line has no counts"
+    readings = {
+        "acceptance_length": Reading.of(
+            length, "tokens/step", "log window", low=min(lengths), high=max(lengths), note=note
+        )
+    }
+    rates = [window.get("draft_acceptance_rate") for window in each]
+    if len(each) == 1 and rates[0] is not None:
+        readings["draft_acceptance_rate"] = Reading.of(rates[0], "", "log window", note="as printed")
     return readings
 
 
@@ -100,23 +130,34 @@ def drafting_steps(window: Mapping[str, float]) -> float | None:
 
 def suspicions(told: Iterable[Mapping[str, float]]) -> tuple[str, ...]:
     """What the windows look like that no honest drafter does."""
-    counted = [window for window in told if window.get("drafted_tokens")]
+    each = counted(told)
     found = []
-    ceiling = sum(window.get("draft_acceptance_rate", 0.0) >= CEILING for window in counted)
+    ceiling = sum(window.get("draft_acceptance_rate", 0.0) >= CEILING for window in each)
     if ceiling:
         found.append(
-            f"every draft was accepted in {ceiling} of {len(counted)} log windows: look for repeating output"
+            f"every draft was accepted in {ceiling} of {len(each)} log windows: look for repeating output"
         )
-    pool = pooled(counted)
+    pool = pooled(each)
     length = pool["acceptance_length"].value if "acceptance_length" in pool else None
-    if length is None and counted:
-        length = max(window.get("acceptance_length", 2.0) for window in counted)
+    if length is None and each:
+        length = max(window.get("acceptance_length", 2.0) for window in each)
     if length is not None and length <= DEAD:
         found.append(
-            f"dead drafter: acceptance length {length:.2f} over {len(counted)} log windows with drafts"
+            f"dead drafter: acceptance length {length:.2f} over {len(each)} log windows with drafts"
             " proposed; it costs and buys nothing"
         )
     return tuple(found)
+
+
+def no_room(lines: Iterable[str]) -> tuple[str, ...]:
+    """That the weights left less than nothing for the pool, where the log says so."""
+    least = min(boot_log(lines).kv_bytes.values(), default=0.0)
+    if least >= 0:
+        return ()
+    return (
+        f"no memory was left for the KV cache: {least / GIB:.2f} GiB after weights and activations, so there"
+        " is no pool (--gpu-memory-utilization, a smaller model or KV type)",
+    )
 
 
 def simulated(lines: Iterable[str]) -> tuple[str, ...]:

@@ -9,8 +9,9 @@ from kvantage.engines.numbers import number as decimal
 from kvantage.engines.vllm.lines import Line, read_lines
 
 _ENGINE = re.compile(
-    r"Engine (?P<engine>\d+): .*?Avg generation throughput: (?P<speed>[\d.]+) tokens/s,"
-    r" Running: (?P<running>\d+) reqs?, Waiting: (?P<waiting>\d+) reqs?"
+    r"(?:Engine (?P<engine>\d+): .*?)?Avg generation throughput: (?P<speed>[\d.]+) tokens/s,"
+    r" Running: (?P<running>\d+) reqs?,(?: Swapped: \d+ reqs?,)?"
+    r" (?:Waiting|Pending): (?P<waiting>\d+) reqs?"
 )
 _USAGE = re.compile(r"KV cache usage: ([\d.]+)%")
 _NUMBERS = {
@@ -28,7 +29,8 @@ _POSITIONS = re.compile(
 _V0 = re.compile(
     r"Speculative metrics: Draft acceptance rate: (?P<rate>[\d.]+), System efficiency: [\d.]+,"
     r" Number of speculative tokens: (?P<k>\d+), Number of accepted tokens: (?P<accepted>\d+),"
-    r" Number of draft tokens: (?P<drafted>\d+), Number of emitted tokens: (?P<emitted>\d+)"
+    r" Number of draft tokens(?: tokens)?: (?P<drafted>\d+),"
+    r" Number of emitted tokens(?: tokens)?: (?P<emitted>\d+)(?=\.|,|$)"
 )
 
 
@@ -38,8 +40,10 @@ def windows(raw: Iterable[str]) -> tuple[Mapping[str, float], ...]:
     acceptance_length       tokens a drafting step, bonus included (V1: 1 + accepted/drafts, from the
                             line's counts where they fit its printed value; V0: emitted/(drafted/k),
                             since V0's `accepted` is not prefix-based)
+    accepted_tok_s, drafted_tok_s   as printed
     accepted_tokens, drafted_tokens, drafts, emitted_tokens, draft_acceptance_rate (0 to 1)
     position_0, ...         unconditional rates: accepted at that position / drafts
+    cumulative              1 where the line counts since the start (V0's): see `counted`
     running, waiting, generation_tok_s, pool_usage (0 to 1), engine
     window_s                how long the window was, from counts / rates
     """
@@ -59,13 +63,27 @@ def windows(raw: Iterable[str]) -> tuple[Mapping[str, float], ...]:
     return tuple(found)
 
 
+def counted(told: Iterable[Mapping[str, float]]) -> list[Mapping[str, float]]:
+    """The windows that drafted, of which each draft is counted once.
+
+    V0's lines count since the start: of those only the last before a restart is taken.
+    """
+    kept: list[Mapping[str, float]] = []
+    for window in told:
+        if not window.get("drafted_tokens"):
+            continue
+        since_start = "cumulative" in window and bool(kept) and "cumulative" in kept[-1]
+        if since_start and window["drafted_tokens"] >= kept[-1]["drafted_tokens"]:
+            kept.pop()
+        kept.append(window)
+    return kept
+
+
 def engine_window(told: re.Match[str], line: Line) -> dict[str, float]:
     """The line of one engine's throughput and queue."""
-    window = {
-        "engine": float(told["engine"]),
-        "running": float(told["running"]),
-        "waiting": float(told["waiting"]),
-    }
+    window = {"running": float(told["running"]), "waiting": float(told["waiting"])}
+    if told["engine"] is not None:
+        window["engine"] = float(told["engine"])
     if (speed := decimal(told["speed"])) is not None:
         window["generation_tok_s"] = speed
     if (usage := _USAGE.search(line.text)) and (percent := decimal(usage[1])) is not None:
@@ -89,7 +107,7 @@ def acceptance(text: str) -> dict[str, float]:
         return {}
     if told.get("acceptance_length", 1.0) < 1:
         return {}
-    kept = ("acceptance_length", "accepted_tokens", "drafted_tokens")
+    kept = ("acceptance_length", "accepted_tokens", "drafted_tokens", "accepted_tok_s", "drafted_tok_s")
     window: dict[str, float] = {name: told[name] for name in kept if name in told}
     rates, depth = positions(text)
     depth = depth or int(told.get("depth", 0))
@@ -126,7 +144,7 @@ def positions(text: str) -> tuple[list[float], int]:
 def v0_window(told: re.Match[str]) -> dict[str, float]:
     """V0's line: steps are drafted/k, and the length is emitted/steps."""
     drafted, depth, emitted = float(told["drafted"]), int(told["k"]), float(told["emitted"])
-    window = {"drafted_tokens": drafted, "emitted_tokens": emitted}
+    window = {"drafted_tokens": drafted, "emitted_tokens": emitted, "cumulative": 1.0}
     if (rate := decimal(told["rate"])) is not None and rate <= 1:
         window["draft_acceptance_rate"] = rate
     if depth and drafted:
