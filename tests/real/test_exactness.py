@@ -23,11 +23,16 @@ ROOT = Path(__file__).parents[2]
 there = bool(os.environ.get("VLLM_PYTHON")) or importlib.util.find_spec("vllm") is not None
 pytestmark = [pytest.mark.skipif(not there, reason="vLLM is not installed (`make engine`)")]
 
-LETTER = "Continue this passage:\n\nThe letter came on a wet morning, when nobody in the house expected it."
 PROMPTS = [
-    {"id": "letter", "prompt": LETTER},  # the first is sampled from: prose, where drafts are often refused
-    {"id": "code", "prompt": "Write a Python class `Stack`. A last-in, first-out collection with push."},
-    {"id": "queue", "prompt": "Write a Python class `QueueTests`. Unit tests of a queue: put, get, empty."},
+    # the first is sampled from: its eighth token is open, until a draft model is believed unseen
+    {
+        "id": "code",
+        "prompt": "Write a Python class `Stack`. A last-in, first-out collection with push and pop.",
+    },
+    {
+        "id": "queue",
+        "prompt": "Write a Python class `QueueTests`. Unit tests of a queue: put, get and empty.",
+    },
     {"id": "prose", "prompt": 'Write a passage that begins with these words: "The evening was fine"'},
     {"id": "sum", "prompt": "What is 34 + 25? Answer with the number only."},
 ]
@@ -57,19 +62,19 @@ def of(found: Exactness, arm: str) -> ArmExactness:
 def test_an_honest_drafter_is_bit_identical_and_wrong_and_dead_ones_are_called_so(
     tmp_path: Path,
 ) -> None:
-    """float32, five prompts: the proofs below in short. The control is last, so that its one boot scores."""
+    """float32, four prompts: the proofs below in short. The control is last, so that its one boot scores."""
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text("".join(json.dumps(each) + "\n" for each in PROMPTS))
     arms: dict[str, Any] = {
         "dflash": mended("dflash"),
-        "wrong": wrong(0.02, sampled=0.5),
+        "wrong": wrong(0.02, sampled=1.0),
         "dead": dead(tmp_path),
         "none": {},
     }
     small = {"output_tokens": 96, "concurrency": 2, "samples": 60, "prefixes": 1, "tasks": 1}
     file = study(tmp_path / "small.yaml", arms, "fp32", prompts=str(prompts), **small)
     found = run(file, tmp_path / "run")
-    assert of(found, "dflash").words.startswith("bit-identical on 5 prompts, ")
+    assert of(found, "dflash").words.startswith("bit-identical on 4 prompts, ")
     assert of(found, "wrong").words.startswith("differs: structural at prompt ")
     assert of(found, "wrong").worst[0].cls == "structural"
     assert any(each.p_holm < 0.01 for each in of(found, "wrong").sampling)
@@ -118,7 +123,7 @@ def test_at_a_temperature_an_honest_rule_passes_and_two_wrong_ones_do_not(tmp_pa
         "none": {},
         "ngram": HONEST["ngram"],
         "honest": mended("draft_model"),
-        "wrong": wrong(0, 1, sampled=0.3),
+        "wrong": wrong(0, 1, sampled=1.0),
         "as_built": HONEST["draft_model"],
     }
     file = study(tmp_path / "sampled.yaml", arms, "fp32", samples=200, prefixes=4, tasks=0, output_tokens=64)
