@@ -146,7 +146,8 @@ def test_early_v1_prints_the_rate_first_and_no_length() -> None:
 
 def test_a_line_without_counts_is_read_as_printed_and_several_by_what_they_drafted() -> None:
     line = "SpecDecoding metrics: Mean acceptance length: {}, Current speculative depth: 3, "
-    line += "Accepted throughput: 11.42 tokens/s, Drafted throughput: {} tokens/s, Avg Draft acceptance rate: 83.7%"
+    line += "Accepted throughput: 11.42 tokens/s, Drafted throughput: {} tokens/s, "
+    line += "Avg Draft acceptance rate: 83.7%"
     alone = values(read(line.format("3.51", "13.65")))
     assert alone["acceptance_length"] == pytest.approx(3.51)
     assert alone["draft_acceptance_rate"] == pytest.approx(0.837)
@@ -165,3 +166,12 @@ def test_a_refusal_to_start_and_a_preemption_are_vllm_s() -> None:
         "Sequence group cmpl-1 is preempted by PreemptionMode.RECOMPUTE mode because there is not"
     )
     assert any("is preempted" in warning for warning in preempted.warnings)
+
+
+@pytest.mark.parametrize("prefix", ["vllm:", "vllm_", "ray_vllm_", "ray_vllm:"])
+def test_metrics_by_exporters_that_rename(prefix: str) -> None:
+    counts = {"drafts_total": 22, "draft_tokens_total": 66, "accepted_tokens_total": 30}
+    text = "".join(f'{prefix}spec_decode_num_{name}{{engine="0"}} {n}.0\n' for name, n in counts.items())
+    found = values(read(f'{text}{prefix}num_requests_waiting{{engine="0"}} 4.0\n'))
+    assert found["acceptance_length"] == pytest.approx(1 + 30 / 22)
+    assert found["queue_depth"] == 4

@@ -6,13 +6,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-_METRICS = re.compile(r"^(vllm|sglang|llamacpp)[:_][a-z_]+(?:\{[^}\n]*\})? ", re.MULTILINE)
+_METRICS = re.compile(r"^(?:ray_)?(vllm|sglang|llamacpp)[:_][a-z_]+(?:\{[^}\n]*\})? ", re.MULTILINE)
 _LOGS = {
     "sglang": re.compile(
         r"\b(?:Decode|Prefill) batch[.,]? |server_args=|max_total_num_tokens=|Mamba Cache is allocated|"
         r"KV Cache is allocated|Memory pool end|capped to \d+ by the mamba|than the profiled value|"
         r"sglang\.launch_server|Max running requests is reset to|SIMULATE_ACC_LEN|Load weight end\.|"
-        r"#retracted_reqs: \d|\baccept len: \d|sliding window memory pool\.|SWAKVPool mem usage"
+        r"#retracted_reqs: \d|\baccept len: \d|sliding window memory pool\.|"
+        r"SWAKVPool mem usage|DSV4 (?:pool|mem)"
     ),
     "vllm": re.compile(
         r"SpecDecoding metrics:|Speculative metrics:|KV cache size: [\d,]+ tokens|max_num_seqs|"

@@ -44,6 +44,12 @@ def read_metrics(name: str, text: str, engine: str) -> Document:
     version = None
     if engine == "sglang":
         readings |= sglang_readings(sglang.facts_of(text))
+        lengths = {value for value in sglang.replicas_of(text, "sglang:spec_accept_length") if value}
+        if len(lengths) > 1:
+            reason = f"{len(lengths)} replicas differ, and their steps, which would weigh them, are not told"
+            readings["acceptance_length"] = Reading.absent(reason)
+            listed = ", ".join(f"{value:g}" for value in sorted(lengths))
+            warnings.append(f"acceptance lengths of {listed} by data-parallel replica: {reason}")
     elif engine == "vllm":
         told = vllm_facts.Told(ArmSettings("inspected", "vllm", ""), cache=vllm.cache_config(text))
         found = vllm_facts.facts(told)

@@ -15,7 +15,8 @@ _GB = r"(\d+\.\d+) ?GB(?![a-z])"
 _POOL = re.compile(
     r"(?:(?P<label>\w[\w .-]*?) )?KV Cache is allocated\.(?: dtype: (?P<dtype>[\w.]+),)?"
     r"(?: #tokens: (?P<tokens>\d+),)?"
-    r"(?: K size: (?P<k>\d+\.\d+) ?GB, V size: (?P<v>\d+\.\d+) ?GB| KV size: (?P<kv>\d+\.\d+) ?GB)"
+    r"(?: K(?: size:)? (?P<k>\d+\.\d+) ?GB, V(?: size:)? (?P<v>\d+\.\d+) ?GB"
+    r"| KV(?: size:)? (?P<kv>\d+\.\d+) ?GB)"
 )
 _POOL_AFTER_CAPTURE = re.compile(
     r"Post-capture KV sizing: (?P<draft>draft )?KV cache allocated\. dtype: (?P<dtype>[\w.]+), "
@@ -48,7 +49,10 @@ _SIMULATED = re.compile(r"\b(?:SGLANG_)?SIMULATE_ACC_\w+(?:=\S+)?")
 _OFF = re.compile(r"=['\"]?(?:-1(?:\.0)?|0|false)['\",]*$", re.I)
 _RETRACTED = re.compile(r"#retracted_reqs: (\d+)(?=[,\s])")
 _LAYER_TOKENS = re.compile(r"\bfull_layer_tokens=(\d+),")
-_SLIDING = re.compile(r"SWAKVPool mem usage|[Uu]se sliding window memory pool", re.ASCII)
+_SLIDING = re.compile(r"SWAKVPool mem usage|[Uu]se sliding window memory pool|DSV4 pool sizes:", re.ASCII)
+_BOTH_POOLS = re.compile(r"SWAKVPool mem usage: (\d+\.\d+) ?GB, swa size: (\d+), full size: (\d+)", re.ASCII)
+_LATENT_POOLS = re.compile(r"DSV4 pool sizes: full=(\d+),? swa=(\d+),? c4=", re.ASCII)
+_LATENT_COST = re.compile(r"DSV4 memory calculation: bytes_per_full_token=(\d+\.\d+), ", re.ASCII)
 _CHANGED = re.compile(
     r"[Ss]etting (?:page size|KV cache dtype) to \S+ for [^.]+"
     r"|(?:chunked prefill size|speculative_num_draft_tokens|mem_fraction_static|context length)"
@@ -117,7 +121,9 @@ class Boot:
     """Everything that the lines of one start said; what they did not is None or empty.
 
     `sliding`: lines speak of a sliding-window pool; `full_layer_tokens` are those of
-    its other layers, on the smallest rank. `changed` are settings that SGLang says it changed.
+    its other layers, on the smallest rank, and `sliding_layer_tokens` those of the pool itself;
+    `both_pools_bytes` is what a line gives for the two together, `bytes_per_token` what SGLang itself counts
+    for a token (compressed latents of several rates). `changed` are settings that SGLang says it changed.
     `arguments` are the server's resolved arguments as it echoes them: the wish, not always what was
     granted. `limits` holds the lines of `max_total_num_tokens=`, by rank, which is.
     """
@@ -139,6 +145,9 @@ class Boot:
     retracted: int = 0
     sliding: bool = False
     full_layer_tokens: int | None = None
+    sliding_layer_tokens: int | None = None
+    both_pools_bytes: float | None = None
+    bytes_per_token: float | None = None
     changed: list[str] = field(default_factory=list)
     simulated: str | None = None
     started: str | None = None
@@ -276,16 +285,33 @@ def _read_line(boot: Boot, line: LogLine) -> None:
     elif "fired up and ready to roll" in text:
         boot.fired_up = line.stamp
     elif _SLIDING.search(text):
-        boot.sliding = True
-        if found := _LAYER_TOKENS.search(text):
-            told = int(found[1])
-            boot.full_layer_tokens = min(told, boot.full_layer_tokens or told)
+        _read_sliding(boot, text)
+    elif found := _LATENT_COST.search(text):
+        boot.bytes_per_token = number(found[1])
     if "server_args=" not in text:
         boot.changed += [told for told in _CHANGED.findall(text) if told not in boot.changed]
     if boot.simulated is None and (found := _SIMULATED.search(text)) and not _OFF.search(found[0]):
         boot.simulated = found[0]
     if boot.version is None and "sglang" in text.lower() and (found := _VERSION.search(text)):
         boot.version = found[1]
+
+
+def _read_sliding(boot: Boot, text: str) -> None:
+    boot.sliding = True
+    full = sliding = None
+    if found := _LAYER_TOKENS.search(text):
+        full = int(found[1])
+    elif found := _BOTH_POOLS.search(text):
+        size, sliding, full = float(found[1]) * GIB, int(found[2]), int(found[3])
+        # The last number may be cut off: a full pool is never smaller than the sliding one.
+        full = full if full >= sliding else None
+        boot.both_pools_bytes = min(size, boot.both_pools_bytes or size)
+    elif found := _LATENT_POOLS.search(text):
+        full, sliding = int(found[1]), int(found[2])
+    if full is not None:
+        boot.full_layer_tokens = min(full, boot.full_layer_tokens or full)
+    if sliding is not None:
+        boot.sliding_layer_tokens = min(sliding, boot.sliding_layer_tokens or sliding)
 
 
 def _read_allocation(boot: Boot, line: LogLine) -> None:

@@ -11,6 +11,8 @@ from kvantage.engines.numbers import number, whole
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _BATCH = re.compile(r"\b(Decode|Prefill) batch(?: \[\d+\])?[.,:]?\s+(?=[#\w])")
+_BARE = re.compile(r"^(?:\[[^\]]*\] ?)?(?:\.\.\.,? ?)?(?=#running-req: |accept len: )")
+"""A decode report of which a post kept the fields only."""
 _HEAD = re.compile(
     r"\[(?=[\dA-Zg])(?P<stamp>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?)?\s*"
     r"(?P<rank>(?:(?:[A-Z]+\d+|gpu=\d+)\s*)*)\]"
@@ -19,6 +21,14 @@ _STARTS = (
     "KV Cache is allocated",
     "Mamba Cache is allocated",
     "Memory pool end",
+    "SWAKVPool",
+    "DSV4 ",
+    "se sliding window memory pool",
+    "Using KV cache dtype",
+    "Capture ",
+    "Init ",
+    "Engine startup",
+    "The server is fired up",
     "Load weight",
     "max_total_num_tokens=",
     "max_total_tokens=",
@@ -176,9 +186,10 @@ def _placed(text: str) -> LogLine:
 def read_report(line: LogLine) -> Report | None:
     """The decode or prefill report in a line, or None where it is another line."""
     found = _BATCH.search(line.text)
+    kind: Literal["decode", "prefill"] = "prefill" if found and found[1] == "Prefill" else "decode"
+    found = found or _BARE.match(line.text)
     if found is None:
         return None
-    kind: Literal["decode", "prefill"] = "decode" if found[1] == "Decode" else "prefill"
     return Report(kind, line.stamp, line.rank, **_fields(line.text[found.end() :]))
 
 

@@ -67,6 +67,16 @@ def boot_readings(boot: Boot, pools: Pools | None) -> dict[str, Reading]:
     if boot.full_layer_tokens is not None:
         of_full_layers = Reading.of(boot.full_layer_tokens, "tokens", "config", note="of its full layers")
         found.setdefault("kv_pool_tokens", of_full_layers)
+    if boot.sliding_layer_tokens is not None:
+        of_sliding = Reading.of(boot.sliding_layer_tokens, "tokens", "config", note="of the sliding layers")
+        found.setdefault("sliding_pool_tokens", of_sliding)
+    if boot.both_pools_bytes is not None and pools is None:
+        note = "the target's full and sliding pools, on one rank; rounded"
+        found["kv_pool_bytes"] = rounded(boot.both_pools_bytes, note)
+    if boot.bytes_per_token is not None:
+        note = "of a token in every pool of its latents, as SGLang counts it"
+        cost = Reading.of(boot.bytes_per_token, "bytes/token", "config", note=note)
+        found.setdefault("kv_bytes_per_token", cost)
     for name, by_rank in (("state_cache_bytes", boot.state_bytes), ("state_buffer_bytes", boot.buffer_bytes)):
         if by_rank:
             note = f"{_STATE_WORDS[name]}, on one rank; rounded"

@@ -54,6 +54,9 @@ FACTS = {
 }
 """Gauges that say what the server is, or how its last report was."""
 
+OF_ONE = frozenset({"acceptance_length", "draft_acceptance_rate"})
+"""Means of one replica's last report."""
+
 PREFIXES = ("sglang:", "process_start_time_seconds")
 
 
@@ -68,6 +71,8 @@ def snapshot(text: str, taken_ns: int | None = None) -> Snapshot:
     counters: dict[str, float] = {}
     for name, word in COUNTERS.items():
         values = [sample.value for sample in found if sample.name == name]
+        if word == "prefix_hits":
+            values = _once(found, name)
         if values:
             counters[word] = counters.get(word, 0.0) + sum(values)
     if "prompt_tokens" in counters and "prefix_hits" in counters:
@@ -80,14 +85,24 @@ def snapshot(text: str, taken_ns: int | None = None) -> Snapshot:
 
 
 def facts_of(text: str) -> dict[str, float]:
-    """What the gauges of FACTS say, under their words; pool and requests are summed over replicas."""
+    """What the gauges of FACTS say, under their words; pool and requests are summed over replicas.
+
+    Acceptance of replicas that differ is left out: without their steps there is no mean of them.
+    """
     found = read_samples(text)
     told = {}
     for name, word in FACTS.items():
+        if word in OF_ONE and len({value for value in _by_replica(found, name).values() if value}) > 1:
+            continue
         value = _gauge(found, name, summed=word in _SUMMED_FACTS)
         if value is not None:
             told[word] = value
     return told
+
+
+def replicas_of(text: str, name: str) -> list[float]:
+    """What each data-parallel replica's gauge says, the largest of its own ranks."""
+    return list(_by_replica(read_samples(text), name).values())
 
 
 def _gauge(found: Iterable[Sample], name: str, *, summed: bool) -> float | None:
@@ -95,14 +110,33 @@ def _gauge(found: Iterable[Sample], name: str, *, summed: bool) -> float | None:
 
     With priorities on, the same requests are told again by priority: those samples are left out.
     """
-    replicas: dict[str, float] = {}
-    for sample in found:
-        if sample.name == name and not sample.labels.get("priority"):
-            replica = sample.labels.get("dp_rank", "") or ""
-            replicas[replica] = max(replicas.get(replica, 0.0), sample.value)
+    replicas = _by_replica(found, name)
     if not replicas:
         return None
     return sum(replicas.values()) if summed else max(replicas.values())
+
+
+def _once(found: Iterable[Sample], name: str) -> list[float]:
+    """Cached tokens by their source. A `total` that is the sum of the others tells the same tokens again."""
+    by_source: dict[str, float] = {}
+    for sample in found:
+        if sample.name == name:
+            source = sample.labels.get("cache_source", "")
+            by_source[source] = by_source.get(source, 0.0) + sample.value
+    parts = sum(value for source, value in by_source.items() if source != "total")
+    if parts and by_source.get("total") == parts:
+        del by_source["total"]
+    return list(by_source.values())
+
+
+def _by_replica(found: Iterable[Sample], name: str) -> dict[str, float]:
+    """By worker behind a router, and by data-parallel rank."""
+    replicas: dict[str, float] = {}
+    for sample in found:
+        if sample.name == name and not sample.labels.get("priority"):
+            replica = "/".join(sample.labels.get(label) or "" for label in ("worker_addr", "dp_rank"))
+            replicas[replica] = max(replicas.get(replica, 0.0), sample.value)
+    return replicas
 
 
 _LOOK: Mapping[bytes, str] = {

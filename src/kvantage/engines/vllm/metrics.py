@@ -48,13 +48,19 @@ _FARTHEST = 1024
 
 def samples(text: str) -> Iterator[Sample]:
     """The samples that are read here. A line that is not in Prometheus' form is passed over."""
-    for line in text.split("\n"):
+    for line in map(with_colon, text.split("\n")):
         if line.startswith(_WANTED):
             try:
                 for family in text_string_to_metric_families(line + "\n"):
                     yield from family.samples
             except (ValueError, IndexError, KeyError):
                 continue
+
+
+def with_colon(line: str) -> str:
+    """A line under vLLM's own name: Ray and other exporters write `ray_vllm_x` or `vllm_x` for `vllm:x`."""
+    plain = line.removeprefix("ray_")
+    return f"vllm:{plain[5:]}" if plain.startswith(("vllm_", "vllm:")) else line
 
 
 def snapshot(text: str, taken_ns: int | None = None) -> Snapshot:
