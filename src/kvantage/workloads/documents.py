@@ -73,7 +73,7 @@ def make_document(seed: str, tokens: int, count: Count, secrets: int = 4) -> Doc
     sentences = [Secret(n, v, 0.0).sentence for n, v in zip(names, values, strict=True)]
     room = tokens - sum(count(f" {sentence}") for sentence in sentences)
     share = min(1.0, room / count(grown))
-    for less in (1.0, 0.98, 0.95, 0.9, 0.8):
+    for less in (1.0, 0.98, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1):
         body = grown[: max(1, int(len(grown) * share * less))]
         text = _fit(_hide(body, sentences, depths), tokens, count, rng, sentences)
         if text:
