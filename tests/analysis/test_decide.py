@@ -149,3 +149,13 @@ def test_open_fields_of_the_policy_are_filled_in() -> None:
     builder = StudyBuilder({**STUDY, "policy": {"maximise": {"phase": "cold"}}}).arm("none")
     builder.cell("none", "cold", "documents", 1, wave(15.0, 1, 33))
     assert analyse(builder.data()).verdict.figure.value == pytest.approx(15.0)
+
+
+def test_an_arm_whose_rivals_are_all_void_has_won_nothing() -> None:
+    builder = study_of({"none": STEADY})
+    builder.arm("mtp", MTP, pool=9000)
+    builder.cell("mtp", "short", "code", 1, short(FAST))  # it drafts nothing: void
+    verdict = analyse(builder.data()).verdict
+    assert (verdict.status, verdict.arm) == ("undecided", "none")
+    assert verdict.sentences[0].startswith("'none' alone has a sound figure: ")
+    assert "'mtp' is void there, and may be better or worse" in verdict.sentences[1]

@@ -121,7 +121,8 @@ def decide(
 ) -> Verdict:
     """Apply the policy. `margins[a, b]` is the objective of arm a over arm b, in either order.
 
-    An arm that failed, is void in the objective's cell, or breaks a constraint cannot win. The best arm's
+    An arm that failed, is void in the objective's cell, or breaks a constraint cannot win; where nothing but
+    void cells keeps the others back, nothing is decided. The best arm's
     margins over the others are a family: its ties are told by Holm's p-values.
     """
     if policy is None:
@@ -156,6 +157,8 @@ def decide(
         status = "tie"
     elif doubts or (runner_up is not None and margin.low is None):
         status = "undecided"
+    elif not others and any(each.failed is None and not each.figure.known for each in candidates):
+        status = "undecided"  # nobody lost: the rest of the arms were not soundly measured
     case = Case(
         status=status,
         best=best.arm,

@@ -42,6 +42,11 @@ class Case:
     policy: Policy
     doubts: tuple[str, ...]
 
+    @property
+    def void(self) -> tuple[str, ...]:
+        """Arms that ran, and have no sound figure of what is maximised: they may be better or worse."""
+        return tuple(arm for arm, figure, _, measured in self.barred if measured and not figure.known)
+
 
 def describe(objective: Objective) -> str:
     """The objective in words: 'steady decode rate on code at one stream'."""
@@ -68,6 +73,8 @@ def first_sentence(case: Case) -> str:
     if case.status == "tie":
         names = wording.listed([wording.named(arm) for arm in (case.best, *case.ties)])
         return f"{names} tie on {objective}: {_tied(case)}; best is {speed}{room}."
+    if case.status == "undecided" and not case.others:
+        return f"{wording.named(case.best)} alone has a sound figure: {speed}{room}."
     if case.status == "undecided":
         return f"{wording.named(case.best)} is ahead, and not for certain: {speed}{room}."
     return f"Serve with {wording.named(case.best)}: {speed}{room}."
@@ -76,7 +83,12 @@ def first_sentence(case: Case) -> str:
 def second_sentence(case: Case, flips: tuple[str, ...]) -> str:
     """By how much, and what would give another answer."""
     parts = []
-    if case.runner_up is None:
+    if case.runner_up is None and case.void:
+        void = wording.listed([wording.named(arm) for arm in case.void])
+        parts.append(
+            f"{void} {'is' if len(case.void) == 1 else 'are'} void there, and may be better or worse"
+        )
+    elif case.runner_up is None:
         parts.append("No other arm can win")
     elif case.margin.value is not None:
         if case.margin.low is not None and case.margin.high is not None:
