@@ -14,6 +14,7 @@ from kvantage.core import Reading, Usage
 from kvantage.engines import engine_named
 from kvantage.engines.acceptance import DEAD_LENGTH, SpeculationCounts
 from kvantage.engines.llamacpp.timings import Timings, timings_of
+from kvantage.engines.openai.usage import tokens_per_second
 from kvantage.engines.recognise import version_of_answer
 from kvantage.engines.sglang.usage import speculation_counts
 from kvantage.inspection.document import Document
@@ -39,6 +40,8 @@ def read_response(name: str, answer: Mapping[str, Any], engine: str | None) -> D
     usage = usage_of(answer, engine)
     readings = usage_readings(usage, engine)
     warnings = list(usage_warnings(usage, answer))
+    if engine is None and (rate := tokens_per_second(answer)) is not None:
+        readings["decode_tok_s"] = Reading.of(rate, "tok/s", "request", note="as the server timed it")
     if engine == "llamacpp":
         timings = timings_of(answer)
         readings |= timing_readings(timings)
@@ -143,8 +146,8 @@ def _times(exchange: Exchange, reading: StreamReading, output: int | None) -> di
 
 
 def usage_of(answer: Mapping[str, Any], engine: str | None) -> Usage:
-    """The counts, by the engine's own reader; an unknown server's by the common fields."""
-    return engine_named(engine or "vllm").read_usage(answer)
+    """The counts, by the engine's own reader; an unknown server's by all names that servers use."""
+    return engine_named(engine or "openai").read_usage(answer)
 
 
 def usage_readings(usage: Usage, engine: str | None) -> dict[str, Reading]:
@@ -171,6 +174,13 @@ def usage_readings(usage: Usage, engine: str | None) -> dict[str, Reading]:
     if counts.acceptance_length is not None:
         note = "incl. bonus token: 1 + accepted / steps of this request"
         found["acceptance_length"] = Reading.of(counts.acceptance_length, "tokens/step", "request", note=note)
+    elif engine == "sglang" and usage.spec_steps and usage.output_tokens:
+        length = usage.output_tokens / usage.spec_steps
+        note = (
+            "incl. bonus token: completion_tokens / spec_verify_ct, as SGLang defines it for a request; it"
+            " holds the prefill's token and the cut at the end"
+        )
+        found["acceptance_length"] = Reading.of(length, "tokens/step", "request", note=note)
     if counts.acceptance_rate is not None:
         found["draft_acceptance_rate"] = Reading.of(counts.acceptance_rate, "accepted/drafted", "request")
     if counts.drafts_per_step is not None:
@@ -194,6 +204,14 @@ def usage_warnings(usage: Usage, answer: Mapping[str, Any]) -> Iterator[str]:
         )
     if usage.retractions:
         yield f"the request was retracted {usage.retractions} times"
+    metrics = answer.get("metrics")
+    told = metrics.get("speculative_decoding") if isinstance(metrics, Mapping) else None
+    if isinstance(told, Mapping) and told.get("num_draft_tokens") and usage.drafted_tokens is None:
+        yield (
+            "speculation counts contradict each other, or the length of the output, and are refused:"
+            f" {told.get('num_spec_steps')} steps, {told.get('num_accepted_draft_tokens')} of"
+            f" {told.get('num_draft_tokens')} drafts accepted, {usage.output_tokens} tokens sent"
+        )
     for broken in speculation_counts(answer).broken():
         yield f"speculation counts contradict each other and are refused: {broken}"
     if usage.drafted_tokens and usage.spec_steps and usage.accepted_tokens is not None:

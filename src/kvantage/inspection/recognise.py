@@ -98,6 +98,7 @@ def _is_answer(data: Mapping[str, Any]) -> bool:
         "meta_info",
         "sglext",
         "predicted_n",
+        "eval_count",
         "completion_tokens",
         "error",
     )

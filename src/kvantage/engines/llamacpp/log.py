@@ -117,7 +117,8 @@ def steps_of(log: Log, accepted: int, generated: int) -> Steps | None:
     if told and all(one.gen_drafts and one.acc_tokens is not None and one.gen_tokens for one in told):
         steps = sum(one.gen_drafts or 0 for one in told)
         counts = sum(one.acc_tokens or 0 for one in told), sum(one.gen_tokens or 0 for one in told)
-        if not log.drafted or counts == (accepted, generated):
+        alone = not log.drafted and all(one.whole for one in told)
+        if alone or counts == (accepted, generated):
             positions = told[0].per_position if len(told) == 1 else ()
             return Steps(steps, *counts, positions, f"of {steps} steps that drafted")
     lengths = [one for one in log.drafted if one.length and one.length > 1]

@@ -14,7 +14,7 @@ _POOL = re.compile(
     r"llama_kv_cache\w*: +size = +(?P<mib>\d+\.\d+) MiB \( *(?P<cells>\d+) cells, +(?P<layers>\d+) layers, +"
     r"(?P<seqs>\d+)(?:/ *(?P<streams>\d+))? seqs\)"
 )
-_POOL_OLD = re.compile(r"KV self size += +(?P<mib>\d+\.\d+) MiB, K \(")
+_POOL_OLD = re.compile(r"KV self size += +(?P<mib>\d+\.\d+) MiB, (?:K|c\^KV) \(")
 _STATE = re.compile(r"llama_memory_recurrent: +size = +(\d+\.\d+) MiB \( *(\d+) cells,")
 _POOL_SIZE = re.compile(r"llama_kv_cache\w*: kv_size = (\d+), ")
 _SLIDING = re.compile(r"creating +(non-)?SWA KV cache")
@@ -29,6 +29,11 @@ _FAILED = re.compile(r"failed to initialize speculative decoding context: (.+)")
 _SYNTHETIC = re.compile(r"synthetic (?:speculative )?acceptance|--spec-synth\S*|LLAMA_ARG_SPEC_SYNTH\w*")
 _SLOT = re.compile(r"new slot,? (?:n_ctx_slot|n_ctx) = (\d+)$")
 _EXAMPLE = re.compile(r"^n_(drafted|accept) += (\d+)$")
+_EXAMPLE_SPEED = re.compile(
+    r"^(?:decoded|generated) +(\d+) tokens in +(\d+\.\d+) seconds, speed: +(\d+\.\d+) t/s$"
+)
+_CONTEXT_TIMES = re.compile(r"llama_(?:print_timings|perf_\w+): ")
+"""Times of a whole context. In the speculative example they count the drafter's runs and verifications."""
 _EXAMPLE_RATE = re.compile(r"^accept += (\d+\.\d{3})%$")
 PADDING = 256
 """Contexts are whole multiples of this; one that was cut off at its line's end hardly ever is."""
@@ -44,7 +49,7 @@ _ACCEPTED = re.compile(
 )
 _CACHED = re.compile(r"task (-?\d+) \| cached n_tokens = (\d+),")
 _STATISTICS = re.compile(r"statistics +([\w-]+): #calls(?:\(b,g,a\))? = +(\d+)(?: +(\d+) +(\d+))?, (.+)")
-_STATISTIC = re.compile(r"#(gen drafts|acc drafts|gen tokens|acc tokens) = +(\d+),")
+_STATISTIC = re.compile(r"#(gen drafts|acc drafts|gen tokens|acc tokens) = +(\d+)(,|$)")
 _REQUEST_POSITIONS = re.compile(r"acc per pos = \(((?:\d\.\d{3}(?:, )?)+)\)")
 _ROUND = re.compile(r"accepted +(\d+)/ *(\d+) draft tokens, ")
 _PER_POSITION = re.compile(r"#acc rate/pos = \(((?:\d\.\d{3}(?:, )?)+)\)")
@@ -67,7 +72,8 @@ class Pool:
 class Statistics:
     """A drafting implementation's totals since the start. `calls` is one count, or three by newer builds.
 
-    `acc_drafts` counts drafts of which at least one token was accepted.
+    `acc_drafts` counts drafts of which at least one token was accepted. `whole` is False where the line ends
+    in a count, as it does in some builds: it may have been cut off there.
     """
 
     implementation: str
@@ -77,6 +83,7 @@ class Statistics:
     gen_tokens: int | None = None
     acc_tokens: int | None = None
     per_position: tuple[float, ...] = ()
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +212,7 @@ def _scan_request(log: Log, text: str) -> None:
         if found[1] in log.cached:
             log.prompts[found[1]] = int(found[2]) + log.cached[found[1]]
     elif found := _OUTPUT.search(text):
-        if "prompt eval time" not in text:
+        if "prompt eval time" not in text and not (log.example and _CONTEXT_TIMES.search(text)):
             speed = float(found[3]) if found[3] else None
             log.requests.append(RequestTimings(int(found[2]), float(found[1]), speed))
     elif found := _ACCEPTED.search(text):
@@ -226,7 +233,8 @@ def _scan_request(log: Log, text: str) -> None:
     elif found := _ROUND.search(text):
         log.rounds.append((int(found[1]), int(found[2])))
     elif found := _STATISTICS.search(text):
-        told = {name: int(value) for name, value in _STATISTIC.findall(found[5])}
+        counts = _STATISTIC.findall(found[5].rstrip())
+        told = {name: int(value) for name, value, _ in counts}
         calls = tuple(int(part) for part in found.groups()[1:4] if part)
         positions = _PER_POSITION.search(found[5])
         log.statistics[found[1]] = Statistics(
@@ -237,14 +245,20 @@ def _scan_request(log: Log, text: str) -> None:
             told.get("gen tokens"),
             told.get("acc tokens"),
             _rates(positions[1]) if positions else (),
+            all(end for _, _, end in counts),
         )
+    elif found := _EXAMPLE_SPEED.match(text):
+        log.requests.append(RequestTimings(int(found[1]), float(found[2]) * 1e3, float(found[3])))
     elif found := _EXAMPLE.match(text):
         log.example[found[1]] = int(found[2])
     elif found := _EXAMPLE_RATE.match(text):
         accepted, drafted = log.example.get("accept"), log.example.get("drafted")
         # Counts at their lines' ends may be cut off: the rate must be theirs.
         if accepted is not None and drafted and abs(100 * accepted / drafted - float(found[1])) < 0.001:
-            log.requests.append(RequestTimings(accepted=accepted, drafted=drafted))
+            last = RequestTimings()
+            if log.requests and log.requests[-1].drafted is None:
+                last = log.requests.pop()
+            log.requests.append(replace(last, accepted=accepted, drafted=drafted))
     elif found := _CACHED.search(text):
         log.cached.setdefault(found[1], int(found[2]))
 

@@ -31,6 +31,7 @@ from kvantage.engines.llamacpp import metrics as llamacpp_metrics
 from kvantage.engines.llamacpp import score as llamacpp_score
 from kvantage.engines.openai.attached import HINT, key_of, look_at
 from kvantage.engines.openai.facts import facts
+from kvantage.engines.openai.usage import read_usage
 from kvantage.engines.recognise import engine_of_answer, engines_of_log, engines_of_metrics
 from kvantage.engines.sglang import Sglang
 from kvantage.engines.sglang import metrics as sglang_metrics
@@ -186,7 +187,8 @@ class OpenAi:
         raise ScoringError("; ".join(dict.fromkeys(told)))
 
     def read_usage(self, final: Mapping[str, Any], facts: Facts | None = None) -> Usage:
-        return _engine(engine_of_answer(final) or (facts.engine if facts else None)).read_usage(final, facts)
+        behind = engine_of_answer(final) or (facts.engine if facts else None)
+        return _engine(behind).read_usage(final, facts) if behind in _BEHIND else read_usage(final)
 
     def read_log(self, lines: Iterable[str]) -> LogReadings:
         kept = list(lines)
