@@ -8,6 +8,7 @@ from typing import Any
 from kvantage.planner.families import UNNAMED, Family
 from kvantage.planner.fields import Fields
 from kvantage.planner.layers import Heads, Indexer, Latent, Layer, State
+from kvantage.planner.own import own_layer
 from kvantage.planner.pattern import Kind, window_size
 from kvantage.planner.states import conv_state, recurrent_state
 
@@ -25,16 +26,31 @@ def head_dim(fields: Fields) -> int:
 def kv_heads(fields: Fields, family: Family = UNNAMED) -> int:
     """How many key/value heads: declared, or by multi-query flags, or as many as query heads (plain MHA)."""
     nested = fields.values.get("attn_config")
-    if isinstance(nested, Mapping) and isinstance(nested.get("kv_n_heads"), int):
-        return int(nested["kv_n_heads"])
-    if family.name == "falcon" and not fields.values.get("new_decoder_architecture"):
+    if isinstance(nested, Mapping):
+        if isinstance(nested.get("kv_n_heads"), int):
+            return int(nested["kv_n_heads"])
+        if nested.get("attn_type") == "multiquery_attention":
+            return 1
+    if family.name == "falcon" and not _grouped_falcon(fields):
         return 1 if fields.values.get("multi_query", True) else fields.need("num_attention_heads")
     if family.name == "gpt_bigcode" and fields.values.get("multi_query") is False:
+        return fields.need("num_attention_heads")
+    if family.name == "chatglm" and not fields.values.get("multi_query_attention", True):
         return fields.need("num_attention_heads")
     declared = fields.integer("num_key_value_heads")
     if declared:
         return declared
+    if family is UNNAMED and fields.values.get("multi_query") is True:
+        return 1
     return fields.need("num_attention_heads")
+
+
+def _grouped_falcon(fields: Fields) -> bool:
+    """True where Falcon's declared groups count; its first 40B (type `RefinedWeb`) has no flag for them."""
+    named = (fields.values.get("model_type"), fields.outer.get("model_type"))
+    return bool(fields.values.get("new_decoder_architecture")) or (
+        "RefinedWeb" in named and fields.has("num_key_value_heads")
+    )
 
 
 def build_layers(fields: Fields, family: Family, kinds: Sequence[Kind]) -> tuple[list[Layer], str | None]:
@@ -45,6 +61,8 @@ def build_layers(fields: Fields, family: Family, kinds: Sequence[Kind]) -> tuple
     if any(kind in ("recurrent", "both") for kind in kinds):
         found = recurrent_state(fields, family)
         state, problem = (found, None) if isinstance(found, State) else (None, found)
+    if latent and fields.values.get("per_layer_config"):
+        raise fields.refusal("per_layer_config changes layers of a model with a latent: not known")
     indexers = _indexers(fields, family, kinds) if latent else {}
     shared = fields.integer("num_kv_shared_layers") or 0
     blocks = fields.sequence("block_configs")
@@ -57,7 +75,8 @@ def build_layers(fields: Fields, family: Family, kinds: Sequence[Kind]) -> tuple
             elif blocks is not None:
                 attention = _block_attention(fields, blocks, i)
             else:
-                attention = head_attention(fields, family, kind, i)
+                its, its_kind = own_layer(fields, kind, i) or (fields, kind)
+                attention = None if its_kind == "none" else head_attention(its, family, its_kind, i)
         own = conv_state(fields) if kind == "conv" else state if kind in ("recurrent", "both") else None
         layers.append(Layer(attention, own, recurrent=kind in ("recurrent", "both", "conv")))
     return layers, problem
@@ -67,7 +86,7 @@ def is_latent(fields: Fields, family: Family) -> bool:
     """True for MLA. An architecture that is not known to use it and yet declares a latent is refused."""
     declared = fields.integer("kv_lora_rank")
     if family.latent:
-        return True
+        return fields.values.get("use_mla") is not False  # DeepSeek-VL2-Tiny, DeepSeek-OCR: plain heads
     if declared and family is not UNNAMED:
         raise fields.refusal(f"kv_lora_rank is declared, and {family.name} is not known to cache a latent")
     return bool(declared)
@@ -95,22 +114,31 @@ def head_attention(fields: Fields, family: Family, kind: Kind, i: int) -> Heads:
     size = head_dim(fields)
     value = fields.integer("v_head_dim") or size
     if kind == "sliding":
-        heads = fields.integer("swa_num_key_value_heads") or heads
+        twice = 2 if family.name == "mimo_v2_flash" else 1  # its class doubles them where none are declared
+        heads = fields.integer("swa_num_key_value_heads") or twice * heads
         size = fields.integer("swa_head_dim") or size
         value = fields.integer("swa_v_head_dim") or value if fields.has("v_head_dim") else size
     elif family.name == "gemma4":
         size = value = fields.integer("global_head_dim") or size
         if fields.raw("attention_k_eq_v"):
             heads = fields.integer("num_global_key_value_heads") or heads
-    return Heads(heads, size, value, _window(fields, kind))
+    if kind == "sliding" and isinstance(other := fields.values.get("attention_other_setting"), Mapping):
+        heads = _other(other, "num_attention_groups", heads)
+        size = value = _other(other, "head_dim", size)
+    return Heads(heads, size, value, _window(fields, kind, i))
 
 
-def _window(fields: Fields, kind: Kind) -> int | None:
+def _other(setting: Mapping[str, Any], name: str, default: int) -> int:
+    value = setting.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else default
+
+
+def _window(fields: Fields, kind: Kind, i: int) -> int | None:
     if kind == "chunked":
         return fields.need("attention_chunk_size")
     if kind != "sliding":
         return None
-    window = window_size(fields)
+    window = window_size(fields, i)
     if window is None:
         raise fields.refusal(
             "layers are listed as sliding, and no sliding_window says how many tokens they keep"

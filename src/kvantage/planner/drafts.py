@@ -11,7 +11,7 @@ from kvantage.core import UsageError
 from kvantage.planner.attention import build_layers, head_dim, kv_heads, latent_attention
 from kvantage.planner.checkpoint import Checkpoint
 from kvantage.planner.dtypes import KvDtype
-from kvantage.planner.families import UNNAMED
+from kvantage.planner.families import UNNAMED, head_defaults
 from kvantage.planner.fields import Fields, text_config
 from kvantage.planner.geometry import Geometry, geometry_of, model_dtype
 from kvantage.planner.layers import Heads, Latent, Layer
@@ -62,7 +62,10 @@ class Drafter:
 
 
 def drafter_kind(config: Mapping[str, Any]) -> DraftKind | None:
-    """Which kind of drafter a config describes; None for an ordinary model."""
+    """Which kind of drafter a config describes; None for an ordinary model.
+
+    `heads` keep no cache: Medusa and its kin, and Gemma 4's assistants, which read the target's.
+    """
     inner = text_config(config)
     named = config.get("architectures") or []
     words = [
@@ -78,11 +81,12 @@ def drafter_kind(config: Mapping[str, Any]) -> DraftKind | None:
         if word
     ]
     text = " ".join(words)
-    if re.search(r"dflash|dspark", text) or "dflash_config" in config or "dspark_config" in config:
+    if re.search(r"dflash|dspark|lilicorr", text) or "dflash_config" in config or "dspark_config" in config:
         return "dflash"
     if "eagle" in text or "draft_vocab_size" in config or "eagle_config" in config:
         return "eagle"
-    if re.search(r"medusa|hydra|mlp_speculator|mlpspeculator", text) or "medusa_num_heads" in inner:
+    without = r"medusa|hydra|mlp_speculator|mlpspeculator|gemma4\w*assistant"
+    if re.search(without, text) or "medusa_num_heads" in inner:
         return "heads"
     return None
 
@@ -103,7 +107,8 @@ def drafter_of(checkpoint: Checkpoint) -> Drafter:
             fields=geometry.fields,
             notes=geometry.notes,
         )
-    fields = Fields(text_config(config), config, where)
+    inner = _part(config, "model") or text_config(config)  # an EAGLE config may wrap its model's
+    fields = Fields(inner, config, where, head_defaults(inner))
     if kind == "heads":
         return Drafter(
             where, kind, (), model_dtype(fields), weights_bytes=checkpoint.weights_bytes, fields=fields

@@ -115,6 +115,17 @@ _PLAIN = [
     "smollm",
     "nemotron_nas",
     "decilm",
+    "orion",
+    "hyperclovax",
+    "telechat",
+    "teleflm",
+    "step1",
+    "sarvam_moe",
+    "param2moe",
+    "minicpmv",
+    "molmo",
+    "dots_ocr",
+    "keye",
 ]
 
 _FAMILIES = [
@@ -193,6 +204,7 @@ _FAMILIES = [
     Family("cohere2", windows="period", period=4, defaults={"sliding_window": 4096}),
     Family("olmo3", windows="period", period=4, defaults={"sliding_window": 4096}),
     Family("exaone4", windows="period", period=4),
+    Family("exaone_moe", windows="period", period=4),
     Family("llama4", defaults={"num_key_value_heads": 8, "head_dim": 128, "attention_chunk_size": 8192}),
     Family("afmoe", windows="period", period=4, defaults={"head_dim": 128}),
     Family(
@@ -205,6 +217,9 @@ _FAMILIES = [
     Family("step3p5", windows="listed"),
     Family("step3p7", windows="listed"),
     Family("granite_swa", windows="listed"),
+    Family("granitemoe_swa", windows="listed"),
+    Family("pangu_embedded", windows="listed"),
+    Family("step3_text", defaults={"num_key_value_heads": 1, "head_dim": 256}),
     Family("deepseek_v2", latent=True),
     Family("deepseek_v3", latent=True),
     Family("kimi_k2", latent=True),
@@ -214,6 +229,7 @@ _FAMILIES = [
     Family("sarvam_mla", latent=True),
     Family("axk1", latent=True),
     Family("longcat_flash", latent=True, doubled=True),
+    Family("pangu_ultra_moe", latent=True),
     Family("deepseek_v32", latent=True, sparse=True),
     Family("glm_moe_dsa", latent=True, sparse=True),
     Family(
@@ -227,6 +243,7 @@ _FAMILIES = [
     Family("kimi_linear", latent=True, recurrent="kda"),
     Family("kimi_k3", latent=True, recurrent="kda"),
     Family("bailing_hybrid", latent=True, recurrent="own_kda"),
+    Family("bailing_moe_linear", recurrent="lightning"),
     Family("qwen3_next", recurrent="delta", every=4, mtp=1),
     Family("qwen3_5", recurrent="delta", every=4),
     Family("qwen3_5_moe", recurrent="delta", every=4),
@@ -250,6 +267,9 @@ _FAMILIES = [
         "lfm3", recurrent="conv", defaults={"num_key_value_heads": 4, "head_dim": 128, "sliding_window": 256}
     ),
 ]
+
+
+_SHELL = {"num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32}
 
 
 def _key(name: str) -> str:
@@ -278,12 +298,36 @@ _BY_KEY |= {
         "cohere2_moe": "cohere2",
         "grok": "grok1",
         "gptneox": "gpt_neox",
+        "Grok1Model": "grok1",
+        "gpt_sw3": "gpt2",
+        "HunYuanMoEV1": "hunyuan_v1_moe",
+        "HunYuanDenseV1": "hunyuan_v1_dense",
+        "stablelm_epoch": "stablelm",
+        "QuantMixtral": "mixtral",
+        "Fairseq2Llama": "llama",
+        "phi4mm": "phi4_multimodal",
+        "phi3v": "phi3",
+        "qwen2_5_omni": "qwen2",
+        "qwen3_omni_moe": "qwen3_moe",
+        "deci": "decilm",
+        "telechat2": "telechat",
+        "telechat3": "telechat",
+        "MistralLarge3": "deepseek_v3",
+        "longcat_flash_ngram": "longcat_flash",
+        "BailingMoeV2_5": "bailing_hybrid",
+        "BailingMoeV3": "bailing_hybrid",
+        "BailingMoeLinearV2": "bailing_moe_linear",
+        "sarvam_mla_moe": "sarvam_mla",
+        "minicpmo": "minicpmv",
+        "keye_vl1_5": "keye",
+        "step3": "step3_text",
     }.items()
 }
 
 # A multimodal shell is known by the language model inside it; named alone it says nothing of the geometry.
 _SUFFIX = re.compile(
-    r"(?:For(?:Causal|ConditionalGeneration|SequenceClassification|TokenClassification|Vision).*|LMHead.*|LLMModel|Model|Text)$"
+    r"(?:For(?:Causal|ConditionalGeneration|SequenceClassification|TokenClassification|Vision|Reward|Process).*"
+    r"|LMHead.*|LLMModel|Model|Text)$"
 )
 
 
@@ -297,7 +341,11 @@ def find_family(config: Mapping[str, Any], where: str) -> Family:
     named = config.get("architectures") or inner.get("architectures") or []
     architectures = [str(name) for name in named] if isinstance(named, list) else [str(named)]
     by_type = next((found for name in types if (found := _lookup(name))), None)
-    by_name = next((found for name in architectures if (found := _lookup(_SUFFIX.sub("", name)))), None)
+    by_name = next((found for name in architectures if (found := _by_architecture(name))), None)
+    if not by_type and not isinstance(inner.get("model_type"), str):  # a shell over a class name
+        named = inner.get("architectures")
+        for name in named if isinstance(named, list) else []:
+            by_type = by_type or _by_architecture(str(name))
     nested = any(isinstance(config.get(name), Mapping) for name in NESTED)
     if by_type and (by_name or nested or not architectures):
         return by_type
@@ -319,11 +367,27 @@ def known() -> list[str]:
     return sorted(family.name for family in _FAMILIES)
 
 
+def head_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The head size that a drafter's `model_type` implies where its config leaves it out."""
+    named = config.get("model_type")
+    family = _lookup(named) if isinstance(named, str) else None
+    return {name: value for name, value in (family or UNNAMED).defaults.items() if name == "head_dim"}
+
+
+def shell_defaults(family: Family) -> dict[str, int]:
+    """What a text model nested in a multimodal shell leaves out: such files write only what differs."""
+    return dict(_SHELL) if family.name in ("llama", "mistral", "mixtral", "qwen2", "qwen3") else {}
+
+
+def _by_architecture(name: str) -> Family | None:
+    return _lookup(_SUFFIX.sub("", name))
+
+
 def _lookup(name: str) -> Family | None:
     key = _key(name)
     if key in _BY_KEY:
         return _BY_KEY[key]
-    for suffix in ("text", "vl", "vlmoe", "omni", "vision", "llm"):
+    for suffix in ("text", "vl", "vlmoe", "omni", "llm"):
         if key.endswith(suffix) and key.removesuffix(suffix) in _BY_KEY:
             return _BY_KEY[key.removesuffix(suffix)]
     return None

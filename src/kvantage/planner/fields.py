@@ -31,8 +31,11 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
         "multi_query_group_num",
         "num_attention_groups",
         "num_query_groups",
+        "num_key_value_heads_per_layer",
     ),
-    "head_dim": ("head_dim", "attention_head_dim", "kv_channels", "d_head"),
+    "head_dim": ("head_dim", "attention_head_dim", "kv_channels", "d_head", "hidden_size_per_head"),
+    "kv_lora_rank": ("kv_lora_rank", "attention_kv_lora_dim"),
+    "qk_rope_head_dim": ("qk_rope_head_dim", "attention_qk_rope_dim"),
     "max_position_embeddings": (
         "max_position_embeddings",
         "model_max_length",

@@ -14,7 +14,7 @@ from kvantage.core import UsageError
 from kvantage.planner.attention import build_layers
 from kvantage.planner.checkpoint import Checkpoint, read_checkpoint
 from kvantage.planner.dtypes import DTYPES, KvDtype, kv_dtype
-from kvantage.planner.families import Family, find_family
+from kvantage.planner.families import Family, find_family, shell_defaults
 from kvantage.planner.fields import Fields, text_config
 from kvantage.planner.hints import MODEL_DTYPE, KvHint, kv_hint
 from kvantage.planner.layers import Latent, Layer
@@ -157,6 +157,8 @@ def geometry_of(checkpoint: Checkpoint) -> Geometry:
             f"{_architecture(config)} shares keys between layers (use_cla): not known", where=where
         )
     defaults = dict(family.defaults)
+    if inner is not config:
+        defaults = {**shell_defaults(family), **defaults}
     if family.name == "zamba2":
         defaults["doubled_heads"] = True
     fields = Fields(inner, config, where, defaults)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 from kvantage.core import UsageError
@@ -54,12 +56,33 @@ def _from_quantization(quant: Mapping[str, Any]) -> KvHint:
         if isinstance(scheme, Mapping):
             return _described(scheme)
         return KvHint(None, f"`{name}` is {scheme!r}")
+    if (quark := _quark(quant)) is not None:
+        return quark
     nested = quant.get("quantization")
     return _from_quantization(nested) if isinstance(nested, Mapping) else KvHint(MODEL_DTYPE)
 
 
+def _quark(quant: Mapping[str, Any]) -> KvHint | None:
+    """Quark: `export.kv_cache_group` names layers by pattern; their `output_tensors` are the cache's."""
+    export, layers = quant.get("export"), quant.get("layer_quant_config")
+    group = export.get("kv_cache_group") if isinstance(export, Mapping) else None
+    if not isinstance(group, list) or not group or not isinstance(layers, Mapping):
+        return None
+    found = [
+        config["output_tensors"]
+        for name, config in layers.items()
+        if any(fnmatchcase(name, str(pattern)) or name == pattern for pattern in group)
+        and isinstance(config, Mapping)
+        and isinstance(config.get("output_tensors"), Mapping)
+    ]
+    hints = {_described(scheme) for scheme in found}
+    if len(hints) > 1:
+        return KvHint(None, "kv_cache_group names layers with different KV dtypes")
+    return hints.pop() if hints else KvHint(None, "kv_cache_group names layers that give no KV dtype")
+
+
 def _named(name: str) -> KvHint:
-    plain = name.lower()
+    plain = re.sub(r"_(affine|cast)$", "", name.lower())  # ModelOpt's ways to find the scales
     if plain in ("static", "dynamic"):  # the first FP8 checkpoints name only how the scales are found
         return KvHint("fp8_e4m3")
     if plain in ("auto", "none", "bf16", "bfloat16", "fp16", "float16"):

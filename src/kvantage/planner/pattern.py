@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from kvantage.planner.families import Family
+from kvantage.planner.families import UNNAMED, Family
 from kvantage.planner.fields import Fields
 
 Kind = Literal["full", "sliding", "chunked", "recurrent", "conv", "both", "none"]
@@ -36,6 +36,7 @@ _NAMES: dict[str, Kind] = {
     "hybrid": "both",
     **dict.fromkeys(("mlp", "moe", "none", "dense", "sparse_moe"), "none"),
 }
+_WINDOWS = ("sliding_window", "interleaved_sliding_window")
 _LETTERS: dict[str, Kind] = {"M": "recurrent", "*": "full", "-": "none", "E": "none"}
 
 
@@ -131,7 +132,9 @@ def _flagged(fields: Fields, family: Family) -> list[Kind] | None:
         return [
             "sliding" if flag else "full" for flag in _sized(fields, family, flags, "hybrid_layer_pattern")
         ]
-    if family.name == "llama4":
+    if (windows := window_list(fields)) is not None:
+        return ["sliding" if _positive(window) else "full" for window in _cycled(fields, family, windows)]
+    if family.name == "llama4" or (family is UNNAMED and fields.has("no_rope_layers")):
         count = layer_count(fields, family)
         if not fields.integer("attention_chunk_size"):
             return ["full"] * count
@@ -193,7 +196,11 @@ def _spaced(fields: Fields, family: Family) -> list[Kind] | None:
         return ["full" if i % period == offset else "recurrent" for i in range(layer_count(fields, family))]
     for name in ("full_attention_interval", "layer_group_size"):
         if every := fields.integer(name):
-            return ["recurrent" if (i + 1) % every else "full" for i in range(layer_count(fields, family))]
+            count = layer_count(fields, family)
+            whole = count
+            if name == "layer_group_size" and fields.has("short_conv_kernel_size"):
+                whole = count // every * every  # Bailing V3: a last group that is not whole is full attention
+            return ["recurrent" if (i + 1) % every and i < whole else "full" for i in range(count)]
     return None
 
 
@@ -204,6 +211,9 @@ def _windowed(fields: Fields, family: Family, count: int) -> list[Kind]:
     used = flag is True if family.flagged else flag is not False
     if not window or not used:
         return ["full"] * count
+    if family is UNNAMED and flag is True and fields.has("max_window_layers"):
+        first = fields.need("max_window_layers")
+        return ["sliding" if i >= first else "full" for i in range(count)]
     pattern = next(
         (
             fields.values[name]
@@ -214,7 +224,7 @@ def _windowed(fields: Fields, family: Family, count: int) -> list[Kind]:
     )
     if isinstance(pattern, str) and pattern:
         return ["sliding" if pattern[i % len(pattern)] == "L" else "full" for i in range(count)]
-    if isinstance(pattern, int) and pattern > 0 and (family.windows == "period" or family.name == "afmoe"):
+    if isinstance(pattern, int) and pattern > 0 and (family.windows == "period" or family is UNNAMED):
         return ["sliding" if (i + 1) % pattern else "full" for i in range(count)]
     match family.windows:
         case "all":
@@ -223,7 +233,8 @@ def _windowed(fields: Fields, family: Family, count: int) -> list[Kind]:
             first = fields.integer("max_window_layers", count) or 0
             return ["sliding" if i >= first else "full" for i in range(count)]
         case "period":
-            return ["sliding" if (i + 1) % family.period else "full" for i in range(count)]
+            last = count - 1 if family.name == "gemma4" else count  # its class makes the last layer full
+            return ["sliding" if (i + 1) % family.period and i != last else "full" for i in range(count)]
     if flag is True or family.windows == "listed" or family.name.startswith("a config"):
         raise fields.refusal(
             f"sliding_window is {window}, and nothing says which of the {count} layers use it: not guessed"
@@ -231,13 +242,39 @@ def _windowed(fields: Fields, family: Family, count: int) -> list[Kind]:
     return ["full"] * count
 
 
-def window_size(fields: Fields) -> int | None:
-    """The window in tokens, by any of its names; None where there is none."""
-    for name in ("sliding_window", "sliding_window_size", "attention_window_size", "window_size"):
+def window_size(fields: Fields, layer: int = 0) -> int | None:
+    """The window in tokens of a windowed layer, by any of its names; None where there is none."""
+    if (listed := window_list(fields)) is not None:
+        value = listed[layer % len(listed)]
+        return int(value) if _positive(value) else None
+    for name in (*_WINDOWS, "sliding_window_size", "attention_window_size", "window_size"):
         value = fields.raw(name)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        if _positive(value):
+            return int(value)
+    return None
+
+
+def window_list(fields: Fields) -> list[Any] | None:
+    """Windows given layer by layer (null, 0 or -1: the layer keeps every token), or None."""
+    for name in ("sliding_windows", *_WINDOWS):
+        value = fields.values.get(name)
+        if isinstance(value, list) and value:
+            if any(isinstance(one, bool) or not isinstance(one, int | None) for one in value):
+                raise fields.refusal(f"`{name}` lists {value!r}: whole numbers or null were expected")
             return value
     return None
+
+
+def _cycled(fields: Fields, family: Family, listed: list[Any]) -> list[Any]:
+    """A list a layer, or one that repeats."""
+    count = layer_count(fields, family)
+    if len(listed) > count + (fields.integer("mtp_layers") or 0):
+        raise fields.refusal(f"{len(listed)} windows are listed for {count} layers")
+    return [listed[i % len(listed)] for i in range(count)]
+
+
+def _positive(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _sized(fields: Fields, family: Family, listed: Sequence[Any], name: str) -> Sequence[Any]:

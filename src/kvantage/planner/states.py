@@ -17,6 +17,8 @@ def recurrent_state(fields: Fields, family: Family) -> State | str:
     if family.recurrent == "own_kda":
         heads, head_dim = fields.integer("num_attention_heads"), fields.integer("head_dim")
         kernel = fields.integer("short_conv_kernel_size")
+        if not kernel:  # Bailing V2.5: lightning attention, which has no convolution
+            return _lightning(fields)
     if fields.integer("linear_num_value_heads"):
         return _delta(fields)
     if heads and head_dim and kernel:
@@ -25,7 +27,7 @@ def recurrent_state(fields: Fields, family: Family) -> State | str:
         return _lightning(fields)
     if family.recurrent == "lru":
         return _lru(fields)
-    mamba = _mamba(fields)
+    mamba = _mamba(fields, family)
     if mamba is not None:
         return mamba
     return (
@@ -35,8 +37,9 @@ def recurrent_state(fields: Fields, family: Family) -> State | str:
 
 
 def conv_state(fields: Fields) -> State:
-    """A short convolution's tail: hidden_size x (conv_L_cache - 1)."""
-    return State("conv", fields.need("hidden_size") * (fields.need("conv_L_cache") - 1), 0)
+    """A short convolution's tail: (conv_dim, else hidden_size) x (conv_L_cache - 1)."""
+    width = fields.integer("conv_dim") or fields.need("hidden_size")
+    return State("conv", width * (fields.need("conv_L_cache") - 1), 0)
 
 
 def _kda(heads: int, head_dim: int, kernel: int) -> State:
@@ -55,7 +58,7 @@ def _delta(fields: Fields) -> State:
     )
 
 
-def _mamba(fields: Fields) -> State | None:
+def _mamba(fields: Fields, family: Family) -> State | None:
     """Mamba 2 (arXiv 2405.21060) where heads are declared, Mamba 1 (arXiv 2312.00752) where they are not."""
     state = _first(fields, "ssm_state_size", "mamba_d_state", "state_size")
     kernel = _first(fields, "conv_kernel", "mamba_d_conv", "conv_kernel_size", "d_conv")
@@ -74,6 +77,8 @@ def _mamba(fields: Fields) -> State | None:
         groups = _first(fields, "n_groups", "mamba_n_groups", "mamba_ngroups", "mamba_num_groups") or 1
         shared = 2 * groups * state * (kernel - 1)
         return State("mamba2", heads * size * (kernel - 1), heads * size * state, shared, groups)
+    if family.name in ("mamba", "falcon_mamba") and (width := fields.integer("intermediate_size")):
+        return State("mamba1", width * (kernel - 1), width * state)  # it wins over `expand` there
     expand = _first(fields, "mamba_expand", "expand")
     if expand is None:
         return None

@@ -186,7 +186,8 @@ def mixer_parameters(fields: Fields, layer: Layer) -> int:
             total += hidden * (2 * keys + 2 * width + 2 * values) + width * hidden
         case "mamba2":
             kernel = fields.integer("conv_kernel") or fields.integer("mamba_d_conv") or 4
-            width, shared = state.conv // (kernel - 1), state.conv_shared // (kernel - 1)
+            before = max(1, kernel - 1)
+            width, shared = state.conv // before, state.conv_shared // before
             total += hidden * (2 * width + shared) + width * hidden
         case "mamba1":
             width = state.conv // 3
