@@ -121,3 +121,59 @@ def test_vllm_s_counts_that_are_longer_than_the_output_are_refused_aloud() -> No
     )
     assert "drafted_tokens" not in values(document)
     assert any("are refused: 43 steps, 10 of 129 drafts" in warning for warning in document.warnings)
+
+
+@pytest.mark.parametrize(
+    ("stream", "prompt", "output"),
+    [
+        (
+            'data: {"type":"response.created","response":{"id":"r","usage":null}}\n\n'
+            'data: {"type":"response.output_text.delta","delta":"Hi"}\n\n'
+            'data: {"type":"response.completed",'
+            '"response":{"usage":{"input_tokens":10,"output_tokens":3}}}\n\n',
+            10,
+            3,
+        ),
+        (
+            'data: {"type":"message_start","message":{"usage":{"input_tokens":25,"output_tokens":1}}}\n\n'
+            'data: {"type":"message_delta","delta":{},"usage":{"output_tokens":15}}\n\n'
+            'data: {"type":"message_stop"}\n\n',
+            25,
+            15,
+        ),
+        (
+            'data: {"content":"Hel","stop":false,"tokens_predicted":1}\n\n'
+            'data: {"content":"","stop":true,"tokens_evaluated":5,'
+            '"timings":{"predicted_n":2,"predicted_ms":20.0}}\n\n',
+            5,
+            2,
+        ),
+    ],
+)
+def test_a_stream_in_another_form_did_not_fail(stream: str, prompt: int, output: int) -> None:
+    (document,) = read_text("posted", stream)
+    assert (values(document)["prompt_tokens"], values(document)["completion_tokens"]) == (prompt, output)
+    assert document.details["status"] == "unknown"
+    assert not any("failed" in warning for warning in document.warnings)
+
+
+def test_an_error_line_instead_of_data() -> None:
+    stream = 'data: {"choices":[{"index":0,"delta":{"content":"Hello"}}]}\n\n'
+    stream += 'error: {"code":500,"message":"boom"}\n\n'
+    (document,) = read_text("posted", stream)
+    assert document.details["status"] == "failed"
+    assert document.details["error_code"] == 500
+    assert any("boom" in warning for warning in document.warnings)
+
+
+def test_an_error_object_is_a_failed_request() -> None:
+    (document,) = read_text("posted", '{"object":"error","message":"too long","code":400}')
+    assert document.warnings == ("the request failed: too long",)
+
+
+def test_a_list_of_models_tells_the_context() -> None:
+    (document,) = read_text(
+        "posted", '{"object":"list","data":[{"id":"m","owned_by":"vllm","max_model_len":40960}]}'
+    )
+    assert document.engine == "vllm"
+    assert values(document)["context_length"] == 40960

@@ -175,3 +175,21 @@ def test_metrics_by_exporters_that_rename(prefix: str) -> None:
     found = values(read(f'{text}{prefix}num_requests_waiting{{engine="0"}} 4.0\n'))
     assert found["acceptance_length"] == pytest.approx(1 + 30 / 22)
     assert found["queue_depth"] == 4
+
+
+def test_a_line_that_a_post_set_out_field_by_field() -> None:
+    laid_out = (
+        "SpecDecoding metrics:\n  Mean acceptance length: 3.32             # of 4\n"
+        "  Accepted throughput: 39.00 tokens/s\n  Drafted throughput: 50.40 tokens/s\n"
+        "  Per-position acceptance rate: 0.851, 0.762, 0.708\n  Avg Draft acceptance rate: 77.4%\n"
+    )
+    found = values(read(laid_out))
+    assert found["acceptance_length"] == pytest.approx(3.32)
+    assert found["draft_acceptance_rate"] == pytest.approx(0.774)
+    dead = read(
+        "SpecDecoding metrics: Mean acceptance length: 1.00\nPer-position acceptance rate: 0.000, 0.000\n"
+        "Avg Draft acceptance rate: 0.0%"
+    )
+    assert values(dead)["acceptance_length"] == 1.0
+    assert values(dead)["draft_acceptance_rate"] == 0.0
+    assert any(warning.startswith("dead drafter") for warning in dead.warnings)

@@ -87,6 +87,10 @@ class Cutter:
                     data.append(b"")
                 elif line.startswith(b"event:"):
                     name = line[6:].removeprefix(b" ")
+                elif line.startswith(b"error:"):
+                    # llama.cpp's older builds: an error instead of data.
+                    data.append(line[6:].removeprefix(b" "))
+                    name = b"error"
                 continue
             if data:
                 self._lf, self._cr, self.position = lf, cr, position

@@ -33,7 +33,7 @@ def read_responses(name: str, answers: Sequence[Mapping[str, Any]], engine: str 
 
 def read_response(name: str, answer: Mapping[str, Any], engine: str | None) -> Document:
     """A whole response. An error inside is said, and counts nothing."""
-    error = answer.get("error")
+    error = answer if answer.get("object") == "error" else answer.get("error")
     if error:
         said = error.get("message") if isinstance(error, Mapping) else error
         return Document(name, "response", engine, warnings=(f"the request failed: {said}",))
@@ -61,7 +61,14 @@ def read_stream(name: str, text: str, engine: str | None) -> Document:
     if timed:
         readings |= _times(exchange, reading, usage.output_tokens)
     warnings = list(usage_warnings(usage, reading.final))
-    if reading.status == "failed":
+    foreign = _is_foreign(reading, text)
+    if foreign:
+        warnings.insert(
+            0,
+            "a stream in another form than OpenAI's chat or completions: its counts are read, where it has"
+            " any, and its text and times are not",
+        )
+    elif reading.status == "failed":
         code = f" (code {reading.error_code})" if reading.error_code is not None else ""
         warnings.insert(0, f"the request failed and counts in no throughput: {reading.error}{code}")
     else:
@@ -71,7 +78,7 @@ def read_stream(name: str, text: str, engine: str | None) -> Document:
         readings = timing_readings(timings) | readings
         warnings += timing_warnings(timings)
     details = {
-        "status": reading.status,
+        "status": "unknown" if foreign else reading.status,
         "events": reading.events,
         "comments": reading.comments,
         "done": reading.done,
@@ -82,6 +89,15 @@ def read_stream(name: str, text: str, engine: str | None) -> Document:
     }
     version = version_of_answer(reading.final)
     return Document(name, "stream", engine, version, readings, per_position(usage), tuple(warnings), details)
+
+
+def _is_foreign(reading: StreamReading, text: str) -> bool:
+    """True for whole events without a choice in any: /responses, /messages, /completion, and others'.
+
+    Such a stream has an end of its own, of which nothing is known here.
+    """
+    ended_oddly = reading.error is not None and reading.error.startswith("the stream ended after 0 chunks")
+    return ended_oddly and reading.events > 0 and '"choices"' not in text
 
 
 def _exchange(text: str) -> tuple[Exchange, bool]:

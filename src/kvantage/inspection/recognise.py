@@ -102,6 +102,8 @@ def _is_answer(data: Mapping[str, Any]) -> bool:
         "completion_tokens",
         "error",
     )
+    if data.get("object") == "error":
+        return True
     metrics = data.get("metrics")
     return any(mark in data for mark in marks) or (
         isinstance(metrics, dict) and "speculative_decoding" in metrics

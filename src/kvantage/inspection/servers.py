@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kvantage.core import ArmSettings, Facts
+from kvantage.core import ArmSettings, Facts, Reading
 from kvantage.engines.llamacpp import facts as llamacpp
+from kvantage.engines.numbers import count
 from kvantage.engines.sglang import facts as sglang
 from kvantage.engines.vllm import facts as vllm
 from kvantage.engines.vllm.boot import boot_log
@@ -18,6 +19,9 @@ def read_server(name: str, data: Any, engine: str | None) -> Document:
     if isinstance(data, Mapping) and isinstance(data.get("version"), str) and len(data) == 1:
         return Document(name, "server", engine, data["version"])
     found = _facts(data, engine)
+    if (longest := _longest(data)) is not None:
+        reading = Reading.of(longest, "tokens", "config", note="max_model_len of its list of models")
+        return Document(name, "server", engine, readings={"context_length": reading})
     if found is None:
         return Document(name, "server", engine)
     readings = {word: reading for word, reading in found.readings.items() if word != "dropped_blocks"}
@@ -32,6 +36,14 @@ def read_server(name: str, data: Any, engine: str | None) -> Document:
     if engine == "llamacpp" and isinstance(data, list):
         details["speculative"] = [slot.get("speculative") for slot in data if isinstance(slot, Mapping)]
     return Document(name, "server", engine, found.engine_version, readings, None, tuple(warnings), details)
+
+
+def _longest(data: Any) -> int | None:
+    """The context length that a list of models gives; None where there is no list, or they differ."""
+    listed = data.get("data") if isinstance(data, Mapping) else None
+    models = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+    lengths = {count(one.get("max_model_len")) for one in models}
+    return lengths.pop() if len(lengths) == 1 else None
 
 
 def _facts(data: Any, engine: str | None) -> Facts | None:

@@ -24,7 +24,7 @@ def read_usage(final: Mapping[str, Any]) -> Usage:
     Null and absent are 'not reported'. Anthropic's `input_tokens` leaves out what came from or went into the
     cache, which is added here. LM Studio's drafts are refused where they do not add up.
     """
-    plain, usage = read_plain(final), mapping(final.get("usage"))
+    plain, usage = read_plain(final), _usage(final)
     prompt, output = plain.prompt_tokens, plain.output_tokens
     if prompt is None:
         prompt = _prompt(usage)
@@ -55,6 +55,12 @@ def tokens_per_second(final: Mapping[str, Any]) -> float | None:
         return told
     tokens, nanoseconds = count(final.get("eval_count")), quantity(final.get("eval_duration"))
     return tokens / nanoseconds * 1e9 if tokens and nanoseconds else None
+
+
+def _usage(final: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer's usage; of a stream of /responses or /messages, that inside its first and last events."""
+    inside = [mapping(mapping(final.get(name)).get("usage")) for name in ("response", "message")]
+    return {**inside[0], **inside[1], **mapping(final.get("usage"))}
 
 
 def _prompt(usage: Mapping[str, Any]) -> int | None:

@@ -130,7 +130,10 @@ def drafting_steps(window: Mapping[str, float]) -> float | None:
 
 def suspicions(told: Iterable[Mapping[str, float]]) -> tuple[str, ...]:
     """What the windows look like that no honest drafter does."""
-    each = counted(told)
+    windows_told = list(told)
+    each = counted(windows_told) or [
+        window for window in windows_told if "acceptance_length" in window and "drafted_tokens" not in window
+    ]
     found = []
     ceiling = sum(window.get("draft_acceptance_rate", 0.0) >= CEILING for window in each)
     if ceiling:

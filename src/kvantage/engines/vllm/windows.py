@@ -26,6 +26,11 @@ _NUMBERS = {
 _POSITIONS = re.compile(
     r"Per-position acceptance rate: ((?:[\d.]+(?:, (?=[\d.]))?)+)(?: across all (\d+) positions)?"
 )
+_FIELDS = 8
+_NEXT_FIELD = re.compile(
+    r"\s*(?:Mean acceptance length|Current speculative depth|Accepted|Drafted|Per-position acceptance rate"
+    r"|(?:Avg )?Draft acceptance rate)\b"
+)
 _V0 = re.compile(
     r"Speculative metrics: Draft acceptance rate: (?P<rate>[\d.]+), System efficiency: [\d.]+,"
     r" Number of speculative tokens: (?P<k>\d+), Number of accepted tokens: (?P<accepted>\d+),"
@@ -92,10 +97,12 @@ def engine_window(told: re.Match[str], line: Line) -> dict[str, float]:
 
 
 def joined(lines: list[Line], number: int) -> str:
-    """A line that was broken after a comma, with what follows it."""
+    """A line that was broken, after a comma or before one of its fields, with what follows it."""
     text = lines[number].text.rstrip()
-    if text.endswith(",") and number + 1 < len(lines) and not lines[number + 1].level:
-        text += " " + lines[number + 1].text
+    for line in lines[number + 1 : number + 1 + _FIELDS]:
+        if line.level or not (text.endswith(",") or _NEXT_FIELD.match(line.text)):
+            break
+        text = f"{text} {line.text.strip()}"
     return text
 
 
