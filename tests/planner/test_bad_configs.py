@@ -67,6 +67,15 @@ FIELDS = [
     "sliding_window_pattern",
     "index_head_dim",
     "n_routed_experts",
+    "per_layer_config",
+    "attention_other_setting",
+    "interleaved_sliding_window",
+    "no_rope_layers",
+    "use_mla",
+    "model",
+    "sliding_windows",
+    "num_kv_shared_layers",
+    "layer_group_size",
 ]
 MACHINE = read_machine("h200")
 

@@ -140,6 +140,15 @@ def test_bytes_of_a_spelling(
     assert found.state_bytes() == state
 
 
+def test_a_head_that_is_declared_around_the_text_model() -> None:
+    text = {"model_type": "glm4v_moe_text", **GQA, "num_hidden_layers": 46}
+    found = geometry(
+        named("Glm4vMoeForConditionalGeneration", "glm4v_moe", text_config=text, num_mtp_layers=1)
+    )
+    assert (found.mtp.declared, found.mtp.kv_bytes_per_token(BF16)) == (1, LAYER)
+    assert not found.mtp.implied
+
+
 @pytest.mark.parametrize(
     ("config", "words"),
     [

@@ -160,6 +160,7 @@ _FAMILIES = [
             "sliding_window": 4096,
         },
     ),
+    Family("vaultgemma", windows="period", period=2, defaults={"head_dim": 256, "sliding_window": 4096}),
     Family(
         "gemma3",
         windows="period",

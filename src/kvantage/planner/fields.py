@@ -85,10 +85,11 @@ class Fields:
 
     def raw(self, name: str) -> Any:
         """The first spelling of `name` that is not null, else the architecture's default, else None."""
-        for spelling in SPELLINGS.get(name, (name,)):
-            value = self.values.get(spelling)
-            if value is not None:
-                return value
+        for place in self._places(name):
+            for spelling in SPELLINGS.get(name, (name,)):
+                value = place.get(spelling)
+                if value is not None:
+                    return value
         if name in self.defaults:
             self._note_default(name)
             return self.defaults[name]
@@ -96,7 +97,8 @@ class Fields:
 
     def has(self, name: str) -> bool:
         """True where the config itself gives a value that is not null."""
-        return any(self.values.get(spelling) is not None for spelling in SPELLINGS.get(name, (name,)))
+        spellings = SPELLINGS.get(name, (name,))
+        return any(place.get(spelling) is not None for place in self._places(name) for spelling in spellings)
 
     def integer(self, name: str, default: int | None = None) -> int | None:
         """A whole number, or `default`. Zero is a value. Raises UsageError on anything else."""
@@ -139,6 +141,10 @@ class Fields:
     def refusal(self, message: str) -> UsageError:
         """An error that says which config it is about."""
         return UsageError(message, where=self.where)
+
+    def _places(self, name: str) -> tuple[Mapping[str, Any], ...]:
+        """A wrapped model's prediction head may be declared around its text model."""
+        return (self.values, self.outer) if name == "mtp_layers" else (self.values,)
 
     def _note_default(self, name: str) -> None:
         note = f"the config leaves out {name}; its architecture's own default is {self.defaults[name]}"
