@@ -76,3 +76,26 @@ def test_statistics_that_end_in_a_count_are_believed_where_they_add_up() -> None
     assert cut["accepted_tokens"] == 171
     alone = values(read(DOCUMENTED.format(98).partition("\n")[2]))
     assert "acceptance_length" not in alone
+
+
+def test_no_draft_accepted_is_a_length_of_one_and_a_dead_drafter() -> None:
+    line = "draft acceptance = 0.00000 (    0 accepted /    90 generated), mean acceptance length =  1.00"
+    document = read(
+        f"slot print_timing: id  0 | task 0 | {line}, acceptance rate per position = (0.000, 0.000)"
+    )
+    assert values(document)["acceptance_length"] == 1.0
+    assert any(warning.startswith("dead drafter") for warning in document.warnings)
+
+
+@pytest.mark.parametrize(
+    "counts", ["1.33333 (    4 accepted /     3 generated)", "0.50000 (171 accepted / 297 generated)"]
+)
+def test_counts_that_are_not_the_printed_rate_are_refused(counts: str) -> None:
+    document = read(f"draft acceptance rate = {counts}")
+    assert not {"accepted_tokens", "drafted_tokens", "draft_acceptance_rate"} & values(document).keys()
+    assert any("are refused" in warning for warning in document.warnings)
+
+
+def test_made_up_acceptance_in_a_command() -> None:
+    document = read("llama-server -m x.gguf --spec-synthetic-acceptance-length 3")
+    assert any("simulated acceptance" in warning for warning in document.warnings)

@@ -193,3 +193,21 @@ def test_a_line_that_a_post_set_out_field_by_field() -> None:
     assert values(dead)["acceptance_length"] == 1.0
     assert values(dead)["draft_acceptance_rate"] == 0.0
     assert any(warning.startswith("dead drafter") for warning in dead.warnings)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "non-default args: {'speculative_config': {'method': 'mtp', 'rejection_sample_method': 'synthetic'}}",
+        """vllm serve m --speculative-config '{"method":"eagle3","synthetic_acceptance_rates":[0.8,0.6]}'""",
+        """vllm serve m --speculative-config '{"method":"mtp", "rejection_sample_method": "fly"}'""",
+    ],
+)
+def test_made_up_or_lossy_acceptance_wherever_the_log_shows_it(line: str) -> None:
+    assert any(warning.startswith("simulated acceptance") for warning in read(line).warnings)
+
+
+def test_a_standard_sampler_is_not_made_up() -> None:
+    line = "non-default args: {'speculative_config': {'rejection_sample_method': 'standard', "
+    line += "'synthetic_acceptance_length': None}}"
+    assert not read(line).warnings

@@ -20,13 +20,13 @@ _LOGS = {
         r"Available KV cache memory:|Avg generation throughput:|# (?:GPU|CUDA|cuda|CPU|cpu) blocks: \d|"
         r"vLLM API server|Maximum concurrency for [\d,]+ tokens|Initializing an? (?:V\d )?LLM engine|"
         r"\(EngineCore|Current kv cache memory in use is|is preempted by PreemptionMode|"
-        r"larger than the available KV cache memory"
+        r"larger than the available KV cache memory|non-default args: |\bvllm serve |vllm\.entrypoints\."
     ),
     "llamacpp": re.compile(
         r"llama_kv_cache|llama_context:|print_timing|draft acceptance(?: rate)? = |"
         r"statistics +[\w-]+: #calls|llama_model_load|common_params|srv +(?:llama_server|load_model)|"
         r"error while handling argument|^error: invalid argument: -|KV self size|"
-        r"--spec-synth-|LLAMA_ARG_SPEC_SYNTH|^n_drafted +=",
+        r"--spec-synth|LLAMA_ARG_SPEC_SYNTH|^n_drafted +=",
         re.MULTILINE,
     ),
 }

@@ -152,6 +152,9 @@ def step_readings(log: Log, accepted: int, generated: int) -> dict[str, Reading]
     """What needs the number of steps."""
     told = steps_of(log, accepted, generated)
     if told is None or not told.steps:
+        if generated and not accepted:
+            note = "incl. bonus token: no draft was accepted"
+            return {"acceptance_length": Reading.of(1.0, "tokens/step", "log window", note=note)}
         return {}
     found: dict[str, Reading] = {}
     if float(told.steps).is_integer():
@@ -202,6 +205,8 @@ def warnings(log: Log) -> Iterator[str]:
         )
     if log.synthetic is not None:
         yield f"simulated acceptance: {log.synthetic}: no acceptance was measured, and outputs are not valid"
+    if log.broken:
+        yield f"speculation counts contradict each other and are refused: {log.broken[0]}"
     drafted = sum(request.drafted or 0 for request in log.drafted)
     accepted = sum(request.accepted or 0 for request in log.drafted)
     if drafted and 1 + accepted / drafted <= DEAD_LENGTH:

@@ -43,7 +43,7 @@ _OUTPUT = re.compile(
     r"(?: *\d+\.\d+ ms per token, +(\d+\.\d+) tokens per second\))?"
 )
 _ACCEPTED = re.compile(
-    r"draft acceptance(?: rate)? = +(\d+\.\d+) \( *(\d+) accepted / +(\d+) generated\)"
+    r"draft acceptance(?: rate)? = +(\d+\.\d+) *\( *(\d+) accepted / +(\d+) generated\)"
     r"(?:, mean (?:len|acceptance length) = +(\d+\.\d\d)(?!\d))?"
     r"(?:, acceptance rate per position = \(((?:\d\.\d{3}(?:, )?)+)\))?"
 )
@@ -55,7 +55,8 @@ _ROUND = re.compile(r"accepted +(\d+)/ *(\d+) draft tokens, ")
 _PER_POSITION = re.compile(r"#acc rate/pos = \(((?:\d\.\d{3}(?:, )?)+)\)")
 _TELLING = re.compile(
     r"(GGML_ASSERT|error while handling argument|error: invalid argument|exiting due to|failed to |"
-    r"error loading model|out of memory|Address already in use|couldn't bind|the argument has been removed)"
+    r"error loading model|out of memory|not compatible with the target model '[^']*'$|"
+    r"Address already in use|couldn't bind|the argument has been removed)"
 )
 
 
@@ -125,6 +126,7 @@ class Log:
     cached: dict[str, int] = field(default_factory=dict)
     example: dict[str, int] = field(default_factory=dict)
     rounds: list[tuple[int, int]] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
     ready_s: float | None = None
     errors: list[str] = field(default_factory=list)
 
@@ -215,7 +217,9 @@ def _scan_request(log: Log, text: str) -> None:
         if "prompt eval time" not in text and not (log.example and _CONTEXT_TIMES.search(text)):
             speed = float(found[3]) if found[3] else None
             log.requests.append(RequestTimings(int(found[2]), float(found[1]), speed))
-    elif found := _ACCEPTED.search(text):
+    elif (found := _ACCEPTED.search(text)) and not _adds_up(found):
+        log.broken.append(found[0])
+    elif found:
         last = log.requests.pop() if log.requests and log.requests[-1].drafted is None else RequestTimings()
         length = float(found[4]) if found[4] else None
         log.requests.append(
@@ -261,6 +265,13 @@ def _scan_request(log: Log, text: str) -> None:
             log.requests.append(replace(last, accepted=accepted, drafted=drafted))
     elif found := _CACHED.search(text):
         log.cached.setdefault(found[1], int(found[2]))
+
+
+def _adds_up(told: re.Match[str]) -> bool:
+    """Whether the printed rate is that of the counts beside it, to its last digit."""
+    accepted, drafted = int(told[2]), int(told[3])
+    digits = len(told[1].partition(".")[2])
+    return accepted <= drafted and abs(accepted / (drafted or 1) - float(told[1])) <= 1.01 * 10**-digits
 
 
 def _rates(text: str | None) -> tuple[float, ...]:

@@ -46,7 +46,8 @@ _CACHING_OFF = re.compile(
     r"|prefix caching; disabling)"
 )
 _LOSSY = re.compile(
-    r"'rejection_sample_method': '(synthetic|fly)'|'synthetic_acceptance_(?:length|rates?)': [^N]"
+    r"""rejection[_-]sample[_-]method['"]?\s*[:= ]\s*['"]?(?:synthetic|fly)\b"""
+    r"""|synthetic[_-]acceptance[_-](?:length|rates?)['"]?\s*[:= ]\s*['"]?[\[\d][\d., \]]*"""
 )
 
 
@@ -193,8 +194,8 @@ def read_settings(line: Line, told: dict[str, Any]) -> None:
     if "speculation" not in told and (found := _SPECULATION.search(text)):
         fields = {name: value.strip("'") for name, value in _FIELD.findall(found[2] or "")}
         told["speculation"] = {name: value for name, value in fields.items() if value != "None"}
-    if "simulated" not in told and "non-default args" in text and (found := _LOSSY.search(text)):
-        told["simulated"] = found[0].replace("'", "")
+    if "simulated" not in told and (found := _LOSSY.search(text)):
+        told["simulated"] = re.sub(r"['\"]", "", found[0]).rstrip(", ")
 
 
 def whole(text: str) -> int | None:
