@@ -153,11 +153,21 @@ class Fields:
 
 
 def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The language model's own fields: the nested config where there is one (nested twice in omni models)."""
+    """The language model's own fields: the nested config where there is one (nested twice in omni models).
+
+    Where only the shell counts layers, its fields stand for those that the nested config leaves out.
+    """
     found = config
     for _ in range(3):
         inner = next((found[name] for name in NESTED if isinstance(found.get(name), Mapping)), None)
         if inner is None or not inner:
             return found
+        if _counts_layers(found) and not _counts_layers(inner):
+            around = {name: value for name, value in found.items() if not isinstance(value, Mapping)}
+            return {**around, **inner}
         found = inner
     return found
+
+
+def _counts_layers(config: Mapping[str, Any]) -> bool:
+    return any(config.get(name) is not None for name in SPELLINGS["num_hidden_layers"])
