@@ -10,6 +10,7 @@ from kvantage.core import UsageError
 from kvantage.planner.checkpoint import Checkpoint
 from kvantage.planner.drafts import drafter_of
 from kvantage.planner.dtypes import kv_dtype
+from kvantage.planner.geometry import geometry_of
 from kvantage.planner.hints import kv_hint
 
 from .cases import geometry
@@ -150,6 +151,15 @@ def test_a_head_that_is_declared_around_the_text_model() -> None:
     )
     assert (found.mtp.declared, found.mtp.kv_bytes_per_token(BF16)) == (1, LAYER)
     assert not found.mtp.implied
+
+
+def test_a_head_whose_weights_are_there_and_that_no_config_declares() -> None:
+    config = named("LlamaForCausalLM", "llama", **GQA, num_hidden_layers=2)
+    for name, verdict in (
+        ("mtp.layers.0.norm.weight", "not declared; its weights are there"),
+        ("model.layers.1.mlp.up_proj.weight", "none declared"),
+    ):
+        assert geometry_of(Checkpoint("model", config, tensors=(name,))).mtp.verdict == verdict
 
 
 @pytest.mark.parametrize(

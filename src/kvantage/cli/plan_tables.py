@@ -34,10 +34,11 @@ def geometry_table(page: dict[str, Any]) -> str:
     if page["state_bytes_missing"]:
         lines.append(f"state: {page['state_bytes_missing']}")
     mtp = page["mtp"]
-    if mtp["declared"]:
+    if mtp["layers"] or mtp["weights_in_index"]:
         own = mtp["kv"][0] if mtp["kv"] else None
         cost = f", {own['mtp_kv_bytes_per_token']:,} bytes a token in {own['kv_dtype']}" if own else ""
-        lines += ["", f"MTP: {mtp['layers']} layer(s) declared, {mtp['verdict']}{cost}"]
+        count = f"{mtp['layers']} layer(s), " if mtp["layers"] else ""
+        lines += ["", f"MTP: {count}{mtp['verdict']}{cost}"]
     for drafter in page.get("drafters", []):
         lines += ["", drafter_table(drafter)]
     weights = model["weights"]

@@ -34,7 +34,7 @@ class Mtp:
     def verdict(self) -> str:
         """Whether an arm can count on it: a config's flag alone does not mean that it can be served."""
         if not self.declared:
-            return "none declared"
+            return "not declared; its weights are there" if self.in_index else "none declared"
         if self.in_index is None:
             return "declared; its weights were not seen"
         return "available" if self.in_index else UNAVAILABLE
