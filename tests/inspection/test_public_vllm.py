@@ -211,3 +211,13 @@ def test_a_standard_sampler_is_not_made_up() -> None:
     line = "non-default args: {'speculative_config': {'rejection_sample_method': 'standard', "
     line += "'synthetic_acceptance_length': None}}"
     assert not read(line).warnings
+
+
+def test_preemptions_in_a_window_void_its_speed() -> None:
+    document = read(
+        "(APIServer pid=1) INFO 09-04 11:47:26 [loggers.py:310] Engine 000: Avg prompt throughput: 0.0 "
+        "tokens/s, Avg generation throughput: 168.1 tokens/s, Running: 8 reqs, Waiting: 4 reqs, "
+        "Preemptions: 3, GPU KV cache usage: 99.6%, Prefix cache hit rate: 0.0%"
+    )
+    assert values(document)["queue_depth"] == 4
+    assert "3 preemptions: the pool was full, which voids a speed" in document.warnings

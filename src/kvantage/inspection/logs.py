@@ -106,7 +106,10 @@ def vllm_readings(lines: Sequence[str], log: LogReadings) -> dict[str, Reading]:
 
 
 def vllm_warnings(windows: Sequence[Mapping[str, float]]) -> Iterator[str]:
-    """A queue in the log's windows."""
+    """A queue in the log's windows, and preemptions."""
+    preempted = sum(window.get("preemptions", 0.0) for window in windows)
+    if preempted:
+        yield f"{preempted:.0f} preemptions: the pool was full, which voids a speed"
     queued = [window for window in windows if window.get("waiting") and "running" in window]
     if queued:
         worst = max(queued, key=lambda window: window["waiting"])

@@ -13,6 +13,7 @@ _ENGINE = re.compile(
     r" Running: (?P<running>\d+) reqs?,(?: Swapped: \d+ reqs?,)?"
     r" (?:Waiting|Pending): (?P<waiting>\d+) reqs?"
 )
+_PREEMPTED = re.compile(r", Preemptions: (\d+),")
 _USAGE = re.compile(r"KV cache usage: ([\d.]+)%")
 _NUMBERS = {
     "acceptance_length": re.compile(r"Mean acceptance length: ([\d.]+)"),
@@ -49,6 +50,7 @@ def windows(raw: Iterable[str]) -> tuple[Mapping[str, float], ...]:
     accepted_tokens, drafted_tokens, drafts, emitted_tokens, draft_acceptance_rate (0 to 1)
     position_0, ...         unconditional rates: accepted at that position / drafts
     cumulative              1 where the line counts since the start (V0's): see `counted`
+    preemptions             in this window, where any
     running, waiting, generation_tok_s, pool_usage (0 to 1), engine
     window_s                how long the window was, from counts / rates
     """
@@ -91,6 +93,8 @@ def engine_window(told: re.Match[str], line: Line) -> dict[str, float]:
         window["engine"] = float(told["engine"])
     if (speed := decimal(told["speed"])) is not None:
         window["generation_tok_s"] = speed
+    if preempted := _PREEMPTED.search(line.text):
+        window["preemptions"] = float(preempted[1])
     if (usage := _USAGE.search(line.text)) and (percent := decimal(usage[1])) is not None:
         window["pool_usage"] = percent / 100
     return window
