@@ -1,4 +1,4 @@
-"""Debian's Chromium, driven by Playwright: one browser for a test session, a fresh page for each look."""
+"""Debian's Chromium, driven by Playwright: one browser for a file of tests, a fresh page for each look."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def opened(
         yield look
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # Playwright's loop runs while it is open, and no other test may find one
 def browser() -> Iterator[Browser]:
     """Chromium, or a skip that says how to get it."""
     path = executable()
