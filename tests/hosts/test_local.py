@@ -121,10 +121,9 @@ async def test_nothing_outlives_kvantage(tmp_path: Path, manner: signal.Signals)
         try:
             assert kvantage.stdout is not None
             mark, guard = kvantage.stdout.readline().split()
-            family = strays(mark, int(guard))
+            await until(lambda: len(strays(mark, int(guard))) == 5)  # four of the brood and the guard
         finally:
             kvantage.send_signal(manner)
-    assert len(family) == 5  # four of the brood and the guard
     await until(lambda: strays(mark, int(guard)) == [])
 
 
