@@ -65,7 +65,7 @@ def test_memory_by_part() -> None:
     assert [part.name for part in found.parts] == list(PARTS)
     known = {part.name: part.bytes.value for part in found.parts if part.bytes.known}
     assert known == {"target KV": 80, "draft KV": 20, "weights": 100, "graphs": 3, "other": 2}
-    assert found.part("free").missing == "toy did not report free_bytes"
+    assert found.part("free").missing == "toy did not report memory_left_bytes"
 
 
 def test_a_pool_that_both_share_is_counted_once() -> None:

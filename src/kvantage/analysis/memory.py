@@ -51,7 +51,7 @@ def read_memory(arm: str, boots: Sequence[Facts], control: Sequence[Facts]) -> M
         "draft weights": _draft_weights(facts),
         "graphs": facts.reading("graphs_bytes"),
         "other": _sum(facts, ("activation_bytes", "other_bytes")),
-        "free": facts.reading("free_bytes"),
+        "free": facts.reading("memory_left_bytes"),
     }
     if not any(part.known for part in parts.values()):
         return None
