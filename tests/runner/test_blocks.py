@@ -17,7 +17,7 @@ from kvantage.core.columns import StudyData
 from kvantage.hosts.local import LocalHost
 from kvantage.ledger import Ledger, read_study
 from kvantage.phases import Bench, ChainPlan, Load
-from kvantage.runner import Outcome, prepare, run_study
+from kvantage.runner import Clock, Outcome, prepare, run_study
 from kvantage.runner.blocks import in_order
 from kvantage.study import Study
 from tests.runner.test_runner import Notes, cells, nothing_left, run
@@ -200,9 +200,12 @@ async def test_a_block_that_would_end_too_late_is_not_begun(
     assert said[0].startswith("block 2 of 4 was not begun")
 
 
-async def test_a_budget_leaves_out_whole_blocks(make_study: Make, tmp_path: Path) -> None:
+async def test_a_budget_leaves_out_whole_blocks(
+    make_study: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Clock, "boot_s", lambda self: 4.0)  # a block is begun in the first two seconds alone
     notes = Notes()
-    await run(make_study(arms=TWO, phases=SHORT, boots=50, budget="40s"), tmp_path / "out", notes=notes)
+    await run(make_study(arms=TWO, phases=SHORT, boots=50, budget="10s"), tmp_path / "out", notes=notes)
     data = read_study(tmp_path / "out")
     assert not data.skipped
     of = [{block for arm, block, *_ in cells(data) if arm == name} for name in TWO]
