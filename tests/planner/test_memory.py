@@ -191,3 +191,13 @@ def test_more_memory_never_gives_fewer_tokens(rest: int, heads: int, dtype: str,
     one, two = (predict(engine, demand, Left.exactly(size)).at for size in (rest, rest * 2))
     assert one.tokens <= two.tokens
     assert one.kv_bytes <= rest
+
+
+def test_a_cache_follows_the_dtype_that_the_model_is_served_in() -> None:
+    """Seen on vLLM: the toy in float32 holds 15,360 tokens where it holds 30,720 in BF16."""
+    plain = Demand(model("captured-qwen3"), ServerSettings())
+    wide = Demand(model("captured-qwen3"), ServerSettings(dtype="float32"))
+    assert wide.target_bytes() == 2 * plain.target_bytes()
+    assert Demand(model("captured-qwen3"), ServerSettings(dtype="auto")).target_bytes() == plain.target_bytes()
+    both = Demand(model("captured-qwen3"), ServerSettings(dtype="float32", kv_dtype="fp8_e5m2"))
+    assert 2 * both.target_bytes() == plain.target_bytes()

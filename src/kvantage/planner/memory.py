@@ -39,9 +39,14 @@ class Demand:
 
     @property
     def kv_name(self) -> str:
-        """The target's KV dtype: as asked for, else the checkpoint's own."""
-        asked = self.settings.kv_dtype
-        return self.target.own_kv_dtype if asked in (None, "auto") else str(asked)
+        """The target's KV dtype: as asked for, else the checkpoint's own; where that is the dtype that it is
+        served in, the one that is asked for (`dtype: float32` doubles the cache of a BF16 checkpoint).
+        """
+        asked, own, served = self.settings.kv_dtype, self.target.own_kv_dtype, self.settings.dtype
+        if asked not in (None, "auto"):
+            return str(asked)
+        follows = served not in (None, "auto") and kv_dtype(own.removesuffix(RAW)).family == "float"
+        return kv_dtype(str(served)).name if follows else own
 
     @property
     def scaled(self) -> bool:
