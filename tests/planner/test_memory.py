@@ -198,6 +198,8 @@ def test_a_cache_follows_the_dtype_that_the_model_is_served_in() -> None:
     plain = Demand(model("captured-qwen3"), ServerSettings())
     wide = Demand(model("captured-qwen3"), ServerSettings(dtype="float32"))
     assert wide.target_bytes() == 2 * plain.target_bytes()
-    assert Demand(model("captured-qwen3"), ServerSettings(dtype="auto")).target_bytes() == plain.target_bytes()
+    assert (
+        Demand(model("captured-qwen3"), ServerSettings(dtype="auto")).target_bytes() == plain.target_bytes()
+    )
     both = Demand(model("captured-qwen3"), ServerSettings(dtype="float32", kv_dtype="fp8_e5m2"))
     assert 2 * both.target_bytes() == plain.target_bytes()
