@@ -66,7 +66,8 @@
   charts.forEach((figure) => near.observe(figure));
 
   // The others one by one while nothing else happens, so that a printout has them all.
-  const later = window.requestIdleCallback ?? ((work) => setTimeout(work, 50));
+  const later = (work) =>
+    window.requestIdleCallback ? requestIdleCallback(work, { timeout: 500 }) : setTimeout(work, 50);
   const rest = async () => {
     const next = charts.find((each) => each.dataset.state === "waiting" && each.offsetParent !== null);
     if (!next) return;
