@@ -8,6 +8,7 @@ from typing import Any
 
 from kvantage.analysis.spending import FIRST, MOST, Level, Spending
 from kvantage.analysis.stats import CONFIDENCE
+from kvantage.core.cell import CellKey
 
 MARGIN = 0.03
 """Where the study does not say: a difference that a person would not feel, and boots hide."""
@@ -23,6 +24,14 @@ class Term:
     workload: str | None
     concurrency: int
     weight: float = 1.0
+
+    def takes(self, key: CellKey) -> bool:
+        """Whether a cell is of this place."""
+        return (
+            key.phase == self.phase
+            and self.workload in (None, key.workload)
+            and key.concurrency == self.concurrency
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,8 +135,12 @@ def _over_boots(boots: Sequence[Facts], name: str) -> Reading:
     if not values:
         return readings[0] if readings else Reading.absent("no boot came up")
     first = next(reading for reading in readings if reading.known)
-    if min(values) == max(values) or first.source is None:
-        return first
+    return first if min(values) == max(values) else median_of(values, first)
+
+
+def median_of(values: Sequence[float], first: Reading) -> Reading:
+    """The median over boots, with the range, in the unit and of the source of the `first` of them."""
+    assert first.source is not None
     return Reading.of(
         float(np.median(values)),
         first.unit,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kvantage.analysis.differences import READ_BACK, UNTOLD
+from kvantage.analysis.differences import UNTOLD, flat, settings_told
 from kvantage.core.columns import BootRow, StudyData
 
 NOT_WORK = ("concurrency", "lengths", "ttft_limit", "tpot_limit")
@@ -41,7 +41,7 @@ def asked_otherwise(before: Mapping[str, Any], after: Mapping[str, Any]) -> tupl
     for phase in mine:
         if not isinstance(mine[phase], Mapping) or not isinstance(theirs.get(phase), Mapping):
             continue
-        left, right = (_flat(phases[phase]) for phases in (mine, theirs))
+        left, right = (flat(phases[phase]) for phases in (mine, theirs))
         for name in dict.fromkeys((*left, *right)):
             if name.partition(".")[0] in NOT_WORK or left.get(name) == right.get(name):
                 continue
@@ -75,7 +75,7 @@ def _told(data: StudyData, arm: str) -> dict[str, str]:
     told: dict[str, str] = {}
     if settings is not None:
         plain = {name: value for name, value in asdict(settings).items() if name not in ("name", "env")}
-        told |= _flat(plain, "declared.")
+        told |= flat(plain, "declared.")
     if boot is not None:
         told |= _of_boot(boot)
     return {name: text for name, text in told.items() if name.rpartition(".")[2] not in PASSING}
@@ -83,22 +83,8 @@ def _told(data: StudyData, arm: str) -> dict[str, str]:
 
 def _of_boot(boot: BootRow) -> dict[str, str]:
     recorded = {name: boot.provenance[name] for name in RECORDED if name in boot.provenance}
-    told = _flat(recorded)
+    told = flat(recorded)
     if boot.facts is not None:
         told["engine"] = f"{boot.facts.engine} {boot.facts.engine_version or ''}".strip()
-        told |= _flat(boot.facts.resolved, "resolved.")
-        for name in READ_BACK:
-            value = boot.facts.reading(name).value
-            if value is not None:
-                told[f"resolved.{name}"] = f"{value:,.10g}"
+        told |= flat(settings_told(boot.facts), "resolved.")
     return told
-
-
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    flat: dict[str, str] = {}
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name}.")
-        elif value is not None and str(value) != "None":
-            flat[f"{prefix}{name}"] = str(value)
-    return flat

@@ -203,13 +203,7 @@ def _over_boots(place: Term, cells: Sequence[MeasuredCell], metric: str, unit: s
     """The figure of a place over an arm's boots, with a t interval on the logarithms: over boots where there
     are two, else over the requests of the one.
     """
-    chosen = [
-        each
-        for each in cells
-        if each.cell.key.phase == place.phase
-        and place.workload in (None, each.cell.key.workload)
-        and each.cell.key.concurrency == place.concurrency
-    ]
+    chosen = [each for each in cells if place.takes(each.cell.key)]
     if not chosen:
         return Reading.absent("was not measured")
     known = [

@@ -36,12 +36,7 @@ def resolved_differences(arm: Facts | None, baseline: Facts | None) -> tuple[Dif
     """Every resolved setting and read-back fact in which the two servers differ, by name."""
     if arm is None or baseline is None:
         return ()
-    mine, theirs = _flat(arm.resolved), _flat(baseline.resolved)
-    for name in READ_BACK:
-        for facts, flat in ((arm, mine), (baseline, theirs)):
-            value = facts.reading(name).value
-            if value is not None:
-                flat[name] = f"{value:,.10g}"
+    mine, theirs = settings_told(arm), settings_told(baseline)
     return tuple(
         Differing(name, mine.get(name, UNTOLD), theirs.get(name, UNTOLD))
         for name in sorted(mine.keys() | theirs.keys())
@@ -49,11 +44,22 @@ def resolved_differences(arm: Facts | None, baseline: Facts | None) -> tuple[Dif
     )
 
 
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    flat: dict[str, str] = {}
+def settings_told(facts: Facts) -> dict[str, str]:
+    """What a server resolved and what is read back of it, as text by dotted name."""
+    told = flat(facts.resolved)
+    for name in READ_BACK:
+        value = facts.reading(name).value
+        if value is not None:
+            told[name] = f"{value:,.10g}"
+    return told
+
+
+def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested settings as text by dotted name; what is None is left out."""
+    told: dict[str, str] = {}
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name}.")
+            told |= flat(value, f"{prefix}{name}.")
         elif value is not None and str(value) != "None":
-            flat[f"{prefix}{name}"] = str(value)
-    return flat
+            told[f"{prefix}{name}"] = str(value)
+    return told

@@ -36,13 +36,7 @@ def figure(objective: Objective, cells: Sequence[MeasuredCell]) -> Reading:
 
 
 def _of_term(metric: str, term: Term, cells: Sequence[MeasuredCell]) -> Reading:
-    chosen = [
-        each
-        for each in cells
-        if each.cell.key.phase == term.phase
-        and term.workload in (None, each.cell.key.workload)
-        and each.cell.key.concurrency == term.concurrency
-    ]
+    chosen = [each for each in cells if term.takes(each.cell.key)]
     if not chosen:
         return Reading.absent("its cell was not measured")
     sound = [each for each in chosen if each.findings.sound]

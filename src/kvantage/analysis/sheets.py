@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from kvantage.analysis import asked
+from kvantage.analysis.capacity import median_of
 from kvantage.analysis.findings import ArmFindings, Findings
 from kvantage.analysis.measure import CellFindings
 from kvantage.analysis.sheet import NOT_SAID, RATES, Entry, Sheet, SheetArm
@@ -173,7 +174,7 @@ def _run_entries(cells: tuple[CellFindings, ...], study: Mapping[str, object]) -
             continue
         values = [reading.value for reading in known if reading.value is not None]
         first = known[0]
-        reading = first if len(known) == 1 else _over_boots(values, first)
+        reading = first if len(known) == 1 else median_of(values, first)
         entries.append(
             Entry(
                 metric,
@@ -189,18 +190,6 @@ def _run_entries(cells: tuple[CellFindings, ...], study: Mapping[str, object]) -
             )
         )
     return entries
-
-
-def _over_boots(values: list[float], first: Reading) -> Reading:
-    assert first.source is not None
-    return Reading.of(
-        float(np.median(values)),
-        first.unit,
-        first.source,
-        low=min(values),
-        high=max(values),
-        note=f"median and range over {len(values)} boots",
-    )
 
 
 def _hardware(findings: Findings) -> str:
