@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kvantage.core import Scores, ScoringError
+from kvantage.engines.http import Answer
 
 RIVALS = 4
 """So many of the likeliest tokens are kept at each position."""
@@ -35,6 +36,28 @@ def scores_of(
     known = set(best_id) | {token for row in rivals for token, _ in row} | set(output_ids)
     kept = {token: text for token, text in (texts or {}).items() if token in known}
     return Scores(tuple(chosen), tuple(best), tuple(best_id), tuple(rivals), kept)
+
+
+def first_choice(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The first choice of an OpenAI answer, empty where there is none."""
+    choices = body.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    return choice if isinstance(choice, Mapping) else {}
+
+
+def token_ids(value: Any) -> tuple[int, ...] | None:
+    """A list of whole numbers, or None for anything else."""
+    if isinstance(value, list) and all(type(each) is int for each in value):
+        return tuple(value)
+    return None
+
+
+def told_by(answer: Answer, where: str) -> Mapping[str, Any]:
+    """The JSON object of an answer. Raises ScoringError with the server's words where it is none."""
+    told = answer.json()
+    if not answer.ok or not isinstance(told, Mapping):
+        raise ScoringError(f"the server's {where} answers {answer.status}: {answer.body[:200]}")
+    return told
 
 
 def number(value: Any) -> float | None:

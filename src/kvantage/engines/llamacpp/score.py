@@ -12,7 +12,7 @@ from typing import Any
 
 from kvantage.core import Scores, ScoringError, Server
 from kvantage.engines.http import ask
-from kvantage.engines.scoring import number, scores_of
+from kvantage.engines.scoring import first_choice, number, scores_of, token_ids
 
 TOLD = 20
 """So many of the likeliest tokens are asked for."""
@@ -23,15 +23,11 @@ def read_ids(body: Mapping[str, Any]) -> tuple[int, ...] | None:
     """The ids beside the logprobs of a whole chat response; the logprobs themselves are placeholders where
     the token was drafted.
     """
-    choices = body.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    logprobs = choice.get("logprobs") if isinstance(choice, Mapping) else None
+    logprobs = first_choice(body).get("logprobs")
     rows = logprobs.get("content") if isinstance(logprobs, Mapping) else None
     if not isinstance(rows, list) or not rows:
         return None
-    ids = [row.get("id") if isinstance(row, Mapping) else None for row in rows]
-    known = [each for each in ids if type(each) is int]
-    return tuple(known) if len(known) == len(ids) else None
+    return token_ids([row.get("id") if isinstance(row, Mapping) else None for row in rows])
 
 
 async def score(
@@ -81,7 +77,7 @@ async def _prompt_ids(
     messages: Sequence[Mapping[str, Any]],
     tools: Sequence[Mapping[str, Any]],
     key: str | None,
-) -> list[int]:
+) -> tuple[int, ...]:
     body: dict[str, Any] = {"messages": list(messages)}
     if tools:
         body["tools"] = list(tools)
@@ -91,7 +87,7 @@ async def _prompt_ids(
         raise ScoringError("the server's /apply-template told no prompt")
     body = {"content": text, "add_special": True, "parse_special": True}
     told = (await ask(f"{server.url}/tokenize", body=body, timeout_s=30, key=key)).json()
-    ids = told.get("tokens") if isinstance(told, Mapping) else None
-    if not isinstance(ids, list) or not all(type(each) is int for each in ids):
+    ids = token_ids(told.get("tokens")) if isinstance(told, Mapping) else None
+    if ids is None:
         raise ScoringError("the server's /tokenize told no token ids")
     return ids

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -19,8 +18,8 @@ from kvantage.core import (
     Snapshot,
     Usage,
 )
-from kvantage.engines.answers import json_of, text_of
-from kvantage.engines.http import ask, fetch
+from kvantage.engines.answers import json_of, metrics_of, text_of
+from kvantage.engines.http import fetch
 from kvantage.engines.sglang.boot import read_boot
 from kvantage.engines.sglang.cache import expected_cached, flush_cache
 from kvantage.engines.sglang.checks import problems
@@ -68,11 +67,7 @@ class Sglang:
         )
 
     async def counters(self, server: Server) -> Snapshot:
-        answer = await ask(f"{server.url}/metrics")
-        taken_ns = time.monotonic_ns()
-        if not answer.ok:
-            raise ConnectionError(f"{server.url}/metrics answers {answer.status}")
-        return snapshot(answer.body, taken_ns)
+        return snapshot(*await metrics_of(server.url))
 
     async def gauges(self, server: Server) -> Mapping[str, float]:
         return look(await fetch(f"{server.url}/metrics"))

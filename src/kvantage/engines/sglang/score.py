@@ -7,18 +7,15 @@ from typing import Any
 
 from kvantage.core import Scores, ScoringError, Server
 from kvantage.engines.http import ask
-from kvantage.engines.scoring import RIVALS, number, scores_of
+from kvantage.engines.scoring import RIVALS, first_choice, number, scores_of, token_ids, told_by
 
 TIMEOUT_S = 600.0
 
 
 def read_ids(body: Mapping[str, Any]) -> tuple[int, ...] | None:
     """The token ids of a whole chat response, asked for by `return_token_ids`."""
-    choices = body.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    if not isinstance(choice, Mapping):
-        return None
-    return _ids(choice.get("response_token_ids")) or _ids(choice.get("token_ids"))
+    choice = first_choice(body)
+    return token_ids(choice.get("response_token_ids")) or token_ids(choice.get("token_ids"))
 
 
 async def score(
@@ -39,10 +36,7 @@ async def score(
         "return_text_in_logprobs": True,
     }
     answer = await ask(f"{server.url}/generate", body=body, timeout_s=TIMEOUT_S, key=key)
-    told = answer.json()
-    if not answer.ok or not isinstance(told, Mapping):
-        raise ScoringError(f"the server's /generate answers {answer.status}: {answer.body[:200]}")
-    return read_scores(told, len(prompt), output_ids)
+    return read_scores(told_by(answer, "/generate"), len(prompt), output_ids)
 
 
 def read_scores(told: Mapping[str, Any], prompt_tokens: int, output_ids: Sequence[int]) -> Scores:
@@ -94,19 +88,11 @@ async def _prompt_ids(
         body["tools"] = list(tools)
     answer = await ask(f"{server.url}/v1/chat/completions", body=body, timeout_s=TIMEOUT_S, key=key)
     told = answer.json()
-    choices = told.get("choices") if isinstance(told, Mapping) else None
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    if isinstance(choice, Mapping) and (ids := _ids(choice.get("prompt_token_ids"))):
+    if isinstance(told, Mapping) and (ids := token_ids(first_choice(told).get("prompt_token_ids"))):
         return ids
     del body["max_tokens"], body["temperature"], body["return_token_ids"], body["return_prompt_token_ids"]
     told = (await ask(f"{server.url}/tokenize", body=body, timeout_s=60, key=key)).json()
-    ids = _ids(told.get("tokens")) if isinstance(told, Mapping) else None
+    ids = token_ids(told.get("tokens")) if isinstance(told, Mapping) else None
     if not ids:
         raise ScoringError("this version of the server does not tell the token ids of a chat's prompt")
     return ids
-
-
-def _ids(value: Any) -> tuple[int, ...] | None:
-    if isinstance(value, list) and all(type(each) is int for each in value):
-        return tuple(value)
-    return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +18,8 @@ from kvantage.core import (
     Snapshot,
     Usage,
 )
-from kvantage.engines.http import ask, fetch
+from kvantage.engines.answers import json_of, metrics_of, text_of
+from kvantage.engines.http import fetch
 from kvantage.engines.startup import wait_until_serving
 from kvantage.engines.vllm.boot import boot_log
 from kvantage.engines.vllm.cache import expected_cached, flush_cache
@@ -64,11 +64,7 @@ class Vllm:
         return facts(told)
 
     async def counters(self, server: Server) -> Snapshot:
-        answer = await ask(f"{server.url}/metrics")
-        taken_ns = time.monotonic_ns()
-        if not answer.ok:
-            raise ConnectionError(f"{server.url}/metrics answers {answer.status}")
-        return snapshot(answer.body, taken_ns)
+        return snapshot(*await metrics_of(server.url))
 
     async def gauges(self, server: Server) -> Mapping[str, float]:
         return look(await fetch(f"{server.url}/metrics"))
@@ -108,21 +104,3 @@ class Vllm:
 
     def explain_death(self, lines: Sequence[str]) -> tuple[str, ...]:
         return explain_death(lines)
-
-
-async def text_of(url: str, timeout_s: float = 10.0) -> str:
-    """The body, empty where there is no answer or an error."""
-    try:
-        answer = await ask(url, timeout_s=timeout_s)
-    except OSError:
-        return ""
-    return answer.body if answer.ok else ""
-
-
-async def json_of(url: str, timeout_s: float = 10.0) -> Any:
-    """The body as JSON, None where there is no answer, an error, or no JSON."""
-    try:
-        answer = await ask(url, timeout_s=timeout_s)
-    except OSError:
-        return None
-    return answer.json() if answer.ok else None

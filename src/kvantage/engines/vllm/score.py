@@ -6,20 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kvantage.core import Scores, ScoringError, Server
-from kvantage.engines.http import Answer, ask
-from kvantage.engines.scoring import RIVALS, number, scores_of
+from kvantage.engines.http import ask
+from kvantage.engines.scoring import RIVALS, first_choice, number, scores_of, token_ids, told_by
 
 TIMEOUT_S = 600.0
 
 
 def read_ids(body: Mapping[str, Any]) -> tuple[int, ...] | None:
     """The token ids of a whole chat response."""
-    choices = body.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    ids = choice.get("token_ids") if isinstance(choice, Mapping) else None
-    if isinstance(ids, list) and all(type(each) is int for each in ids):
-        return tuple(ids)
-    return None
+    return token_ids(first_choice(body).get("token_ids"))
 
 
 async def score(
@@ -39,14 +34,12 @@ async def score(
         "prompt_logprobs": RIVALS,
     }
     answer = await ask(f"{server.url}/v1/completions", body=body, timeout_s=TIMEOUT_S, key=key)
-    return read_scores(_json(answer, "/v1/completions"), len(prompt), output_ids)
+    return read_scores(told_by(answer, "/v1/completions"), len(prompt), output_ids)
 
 
 def read_scores(told: Mapping[str, Any], prompt_tokens: int, output_ids: Sequence[int]) -> Scores:
     """The scores in a response to a prompt of `prompt_tokens` tokens and then the answer's."""
-    choices = told.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
-    rows = choice.get("prompt_logprobs") or told.get("prompt_logprobs")
+    rows = first_choice(told).get("prompt_logprobs") or told.get("prompt_logprobs")
     if not isinstance(rows, list):
         raise ScoringError("the server told no `prompt_logprobs`")
     positions, texts = [], {}
@@ -66,7 +59,7 @@ async def _prompt_ids(
     messages: Sequence[Mapping[str, Any]],
     tools: Sequence[Mapping[str, Any]],
     key: str | None,
-) -> list[int]:
+) -> tuple[int, ...]:
     body: dict[str, Any] = {
         "model": server.served_name,
         "messages": list(messages),
@@ -74,15 +67,8 @@ async def _prompt_ids(
     }
     if tools:
         body["tools"] = list(tools)
-    told = _json(await ask(f"{server.url}/tokenize", body=body, timeout_s=60, key=key), "/tokenize")
-    ids = told.get("tokens")
-    if not isinstance(ids, list) or not ids or not all(type(each) is int for each in ids):
+    told = told_by(await ask(f"{server.url}/tokenize", body=body, timeout_s=60, key=key), "/tokenize")
+    ids = token_ids(told.get("tokens"))
+    if not ids:
         raise ScoringError("the server's /tokenize told no token ids of the prompt")
     return ids
-
-
-def _json(answer: Answer, where: str) -> Mapping[str, Any]:
-    told = answer.json()
-    if not answer.ok or not isinstance(told, Mapping):
-        raise ScoringError(f"the server's {where} answers {answer.status}: {answer.body[:200]}")
-    return told
