@@ -21,11 +21,6 @@ class Load:
         """How long a stream takes on a server that is on time."""
         return self.requests * (self.ttft_ms + (self.chunks - 1) * self.step_ms) / 1e3
 
-    @property
-    def possible_requests_per_s(self) -> float:
-        """Requests a second where nobody is ever late."""
-        return self.streams * self.requests / self.seconds
-
 
 FULL: tuple[Load, ...] = tuple(
     Load(streams, tokens, step_ms=20.0, chunks=64, requests=5)

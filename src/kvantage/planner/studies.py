@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from kvantage.core import ArmSettings, UsageError
-from kvantage.core.arm import ALLOW_SIMULATED
 from kvantage.planner.checkpoint import read_checkpoint
 from kvantage.planner.drafts import Drafter, drafter_of
 from kvantage.planner.geometry import read_geometry
@@ -16,24 +15,9 @@ from kvantage.planner.memory import GIB
 from kvantage.planner.plan import ArmAsked, Asked
 from kvantage.planner.work import Short, Work
 from kvantage.study import Study
+from kvantage.study.simulated import OPTIONS
 
 SIMULATED = "sim"
-OPTIONS = frozenset(
-    {
-        ALLOW_SIMULATED,
-        "like",
-        "hardware",
-        "available_gib",
-        "pools",
-        "measured",
-        "acceptance",
-        "prefill_tok_s",
-        "draft_window",
-        "draft_windowed_layers",
-        "speed",
-    }
-)
-"""Options of the simulated engine."""
 
 
 def asked_of(

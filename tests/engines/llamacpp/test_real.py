@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kvantage.core import ArmFailed, ArmSettings, Server, ServerSettings, Speculation
+from kvantage.core import ArmFailed, Server, ServerSettings, Speculation
 from kvantage.engines.http import ask
 from kvantage.engines.llamacpp import Llamacpp
-from kvantage.hosts import LocalHost
-from tests.engines.llamacpp.real import needs_llama_server
+from tests.engines.llamacpp.real import needs_llama_server, serving
 from tests.engines.llamacpp.tiny import write_model
 
 pytestmark = [pytest.mark.engine, needs_llama_server]
 ENGINE = Llamacpp()
 
 
-@asynccontextmanager
-async def serving(folder: Path, speculation: Speculation, **changes: Any) -> AsyncIterator[Server]:
-    model = write_model(folder / "model.gguf")
+def tiny_serving(
+    folder: Path, speculation: Speculation, **changes: Any
+) -> AbstractAsyncContextManager[Server]:
+    """A llama-server of the tiny model, with two slots of a short context."""
     settings = ServerSettings(max_running_requests=2, context_length=1024, chunked_prefill=256)
-    arm = ArmSettings("arm", "llamacpp", str(model), settings=settings, speculation=speculation, **changes)
-    host = LocalHost()
-    assert ENGINE.problems(arm, host.facts()) == []
-    port = host.free_port()
-    launch = ENGINE.command(arm, host.facts(), port)
-    process = await host.start(launch.argv, launch.env, folder / "server.log")
-    try:
-        yield Server(arm, f"http://127.0.0.1:{port}", "arm", launch, process)
-    finally:
-        await process.stop(5.0)
+    model = write_model(folder / "model.gguf")
+    return serving(model, folder, speculation, settings=settings, **changes)
 
 
 async def generate(server: Server, tokens: int = 24) -> Any:
@@ -54,7 +45,7 @@ async def test_an_arm_is_started_read_and_stopped(tmp_path: Path, method: str) -
         "ngram": Speculation("ngram", 4, options={"size-n": 2}),
         "draft_model": Speculation("draft_model", 3, draft, draft_kv_dtype="q8_0"),
     }[method]
-    async with serving(tmp_path, speculation) as server:
+    async with tiny_serving(tmp_path, speculation) as server:
         await ENGINE.ready(server, 30)
         facts = await ENGINE.facts(server)
         assert facts.reading("kv_pool_tokens").value == 2048
@@ -82,7 +73,7 @@ async def test_an_arm_is_started_read_and_stopped(tmp_path: Path, method: str) -
 
 async def test_a_drafter_that_does_not_fit_fails_the_arm(tmp_path: Path) -> None:
     draft = write_model(tmp_path / "draft.gguf")
-    async with serving(tmp_path, Speculation("eagle3", 3, str(draft))) as server:
+    async with tiny_serving(tmp_path, Speculation("eagle3", 3, str(draft))) as server:
         with pytest.raises(
             ArmFailed, match="speculation `eagle3` is off: draft model is not eagle3"
         ) as failure:
@@ -91,7 +82,7 @@ async def test_a_drafter_that_does_not_fit_fails_the_arm(tmp_path: Path) -> None
 
 
 async def test_a_flag_that_there_is_not_says_so(tmp_path: Path) -> None:
-    async with serving(tmp_path, Speculation(), flags={"nope": True}) as server:
+    async with tiny_serving(tmp_path, Speculation(), flags={"nope": True}) as server:
         with pytest.raises(ArmFailed, match="died while starting") as failure:
             await ENGINE.ready(server, 30)
         assert failure.value.log_lines == ("error: invalid argument: --nope",)

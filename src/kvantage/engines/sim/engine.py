@@ -28,26 +28,11 @@ from kvantage.core import (
     UsageError,
 )
 from kvantage.engines.sglang import Sglang
-from kvantage.engines.simulated import OPTION
 from kvantage.engines.spelling import did_you_mean
 from kvantage.engines.vllm import Vllm
+from kvantage.study.simulated import OPTIONS
 
 LIKE: Mapping[str, type[Engine]] = {"sglang": Sglang, "vllm": Vllm}
-OPTIONS = frozenset(
-    {
-        OPTION,
-        "like",
-        "hardware",
-        "available_gib",
-        "pools",
-        "measured",
-        "acceptance",
-        "prefill_tok_s",
-        "draft_window",
-        "draft_windowed_layers",
-        "speed",
-    }
-)
 MARK = "simulated: no model ran, and nothing of it is measured"
 
 
