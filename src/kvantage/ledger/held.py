@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kvantage.core import ArmSettings
 from kvantage.ledger import codec
-from kvantage.ledger.ledger import FILE, LOCK, check_version
+from kvantage.ledger.opening import FILE, LOCK, check_version
 from kvantage.ledger.writer import connect, storage_error
 
 

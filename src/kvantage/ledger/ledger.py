@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import math
@@ -29,16 +28,12 @@ from kvantage.core import (
 )
 from kvantage.core.telemetry import Sample
 from kvantage.ledger import codec
-from kvantage.ledger.blob import pack_chunks, pack_ids
 from kvantage.ledger.exactness import SCORES_TABLE, score_row
-from kvantage.ledger.schema import CLOSING, LATER, TABLES, VERSION
+from kvantage.ledger.opening import FILE, add_later_columns, check_version, mark_broken, take_lock
+from kvantage.ledger.requests import request_row
+from kvantage.ledger.schema import CLOSING, TABLES, VERSION
 from kvantage.ledger.telemetry import TELEMETRY_TABLE, insert
 from kvantage.ledger.writer import Writer, connect, storage_error
-
-FILE = "ledger.sqlite"
-LOCK = ".lock"
-GLANCE_S = 0.1
-"""More than somebody who only asks whether a run is at work holds the lock."""
 
 
 def now() -> str:
@@ -82,7 +77,7 @@ class Ledger:
         """A new ledger in `folder`. Raises LedgerError when there is one already, or no room."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / FILE
-        lock = _take_lock(folder)
+        lock = take_lock(folder)
         try:
             if path.exists():
                 raise LedgerError(
@@ -110,15 +105,15 @@ class Ledger:
         path = folder / FILE
         if not path.is_file():
             raise LedgerError("there is no study to resume here", where=str(folder))
-        lock = _take_lock(folder)
+        lock = take_lock(folder)
         try:
             check_version(path)
         except LedgerError:
             os.close(lock)
             raise
         ledger = cls(folder, lock)
-        ledger._writer.do(_add_later_columns)
-        ledger._writer.do(_mark_broken)
+        ledger._writer.do(add_later_columns)
+        ledger._writer.do(mark_broken)
         return ledger
 
     def __enter__(self) -> Self:
@@ -325,48 +320,7 @@ class Ledger:
 
     def add_request(self, chain: Chain, record: RequestRecord) -> Future[Any]:
         """Append a finished request; the future resolves when it is on disk."""
-        key = record.key
-        low, high = record.expected_cached or (None, None)
-        row = (
-            chain.id,
-            key.phase,
-            key.workload,
-            key.concurrency,
-            key.repeat,
-            key.stream,
-            key.prompt_id,
-            int(key.warmup),
-            int(record.status == "ok"),
-            record.error,
-            record.http_status,
-            record.finish_reason,
-            record.intended_ns,
-            record.sent_ns,
-            record.first_ns,
-            record.first_content_ns,
-            record.end_ns,
-            record.prompt_tokens,
-            record.output_tokens,
-            record.reasoning_tokens,
-            record.cached_tokens,
-            record.accepted_tokens,
-            record.drafted_tokens,
-            record.spec_steps,
-            codec.plain(record.acceptance_histogram) if record.acceptance_histogram is not None else None,
-            record.queue_s,
-            record.retractions,
-            low,
-            high,
-            record.client_lag_ns,
-            _storable(record.content),
-            _storable(record.reasoning),
-            codec.plain([dict(call) for call in record.tool_calls]),
-            pack_ids(record.token_ids) if record.token_ids is not None else None,
-            codec.plain(dict(record.checks)),
-            codec.plain(dict(record.raw_usage)),
-            len(record.chunks),
-            pack_chunks(record.chunks),
-        )
+        row = request_row(chain.id, record)
         marks = ", ".join("?" * len(row))
         return self._writer.submit(lambda db: db.execute(f"INSERT INTO requests VALUES (NULL, {marks})", row))
 
@@ -443,65 +397,3 @@ class Ledger:
         """Something happened that a reader of the study wants to know."""
         row = (now(), kind, codec.plain(detail))
         self._writer.do(lambda db: db.execute("INSERT INTO events (at, kind, detail) VALUES (?, ?, ?)", row))
-
-
-def check_version(path: Path) -> None:
-    """Raises LedgerError unless `path` is a ledger that this kvantage reads."""
-    try:
-        connection = connect(path, read_only=True)
-        try:
-            row = connection.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()
-        finally:
-            connection.close()
-    except sqlite3.Error as error:
-        raise LedgerError(f"not a kvantage ledger: {error}", where=str(path)) from error
-    if row is None or row[0] != str(VERSION):
-        found = row[0] if row else "none"
-        raise LedgerError(
-            f"the ledger has version {found}, this kvantage reads version {VERSION}",
-            where=str(path),
-            hint="measure anew in another folder, or use the kvantage that wrote it",
-        )
-
-
-def _add_later_columns(db: sqlite3.Connection) -> None:
-    db.execute(SCORES_TABLE)
-    db.execute(TELEMETRY_TABLE)
-    for table, columns in LATER.items():
-        held = {row[1] for row in db.execute(f"PRAGMA table_info({table})")}
-        for name, kind in columns.items():
-            if name not in held:
-                db.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
-
-
-def _mark_broken(db: sqlite3.Connection) -> None:
-    db.execute(
-        "UPDATE chains SET status = 'broken', reason = 'kvantage ended in the middle' WHERE status = 'open'"
-    )
-    db.execute(
-        "UPDATE boots SET status = 'interrupted', reason = 'kvantage ended while it was being measured'"
-        " WHERE status = 'running'"
-    )
-
-
-def _take_lock(folder: Path) -> int:
-    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            time.sleep(GLANCE_S)  # it may be a glance of `held.at_work`
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        raise LedgerError(
-            "another kvantage is measuring into this folder",
-            where=str(folder),
-            hint="wait for it, or name another folder by --out",
-        ) from error
-    return descriptor
-
-
-def _storable(text: str) -> str:
-    # a lone surrogate (half of a cut escape) is no valid UTF-8; SQLite would refuse the whole request
-    return text.encode("utf-8", "replace").decode("utf-8")

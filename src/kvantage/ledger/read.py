@@ -12,7 +12,7 @@ from kvantage.core import ArmSettings, CellKey, CounterDelta, Facts, LedgerError
 from kvantage.core.columns import BootRow, CellWindow, SkippedPhase, StudyData
 from kvantage.ledger import codec
 from kvantage.ledger.exactness import read_exactness
-from kvantage.ledger.ledger import FILE, check_version
+from kvantage.ledger.opening import FILE, check_version
 from kvantage.ledger.requests import read_requests
 from kvantage.ledger.schema import CLOSING
 from kvantage.ledger.telemetry import read_telemetry, watched

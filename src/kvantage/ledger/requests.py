@@ -10,7 +10,10 @@ from typing import Any, Protocol, overload
 
 import numpy as np
 
+from kvantage.core import RequestRecord
 from kvantage.core.columns import Bools, Counts, Ints, RequestColumns, Texts
+from kvantage.ledger import codec
+from kvantage.ledger.blob import pack_chunks, pack_ids
 from kvantage.ledger.writer import connect
 
 BATCH = 8192
@@ -52,6 +55,57 @@ _COLUMNS = (*_NAMES, *_WORDS, *_INTS, *_FLOATS, *_FILLED)
 _SELECT = (
     f"SELECT {', '.join((*_NAMES, *_WORDS, *_INTS, *_FLOATS, *_FILLED.values()))} FROM requests ORDER BY id"
 )
+
+
+def request_row(chain: int, record: RequestRecord) -> tuple[Any, ...]:
+    """A row of the table `requests`, its number left out."""
+    key = record.key
+    low, high = record.expected_cached or (None, None)
+    return (
+        chain,
+        key.phase,
+        key.workload,
+        key.concurrency,
+        key.repeat,
+        key.stream,
+        key.prompt_id,
+        int(key.warmup),
+        int(record.status == "ok"),
+        record.error,
+        record.http_status,
+        record.finish_reason,
+        record.intended_ns,
+        record.sent_ns,
+        record.first_ns,
+        record.first_content_ns,
+        record.end_ns,
+        record.prompt_tokens,
+        record.output_tokens,
+        record.reasoning_tokens,
+        record.cached_tokens,
+        record.accepted_tokens,
+        record.drafted_tokens,
+        record.spec_steps,
+        codec.plain(record.acceptance_histogram) if record.acceptance_histogram is not None else None,
+        record.queue_s,
+        record.retractions,
+        low,
+        high,
+        record.client_lag_ns,
+        _storable(record.content),
+        _storable(record.reasoning),
+        codec.plain([dict(call) for call in record.tool_calls]),
+        pack_ids(record.token_ids) if record.token_ids is not None else None,
+        codec.plain(dict(record.checks)),
+        codec.plain(dict(record.raw_usage)),
+        len(record.chunks),
+        pack_chunks(record.chunks),
+    )
+
+
+def _storable(text: str) -> str:
+    # a lone surrogate (half of a cut escape) is no valid UTF-8; SQLite would refuse the whole request
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 class ChainOf(Protocol):
