@@ -155,6 +155,7 @@ async def test_a_run_that_was_broken_off_goes_on_and_ends_with_the_same_cells(
         await asyncio.sleep(0.01)
     while True:
         await asyncio.sleep(0.02)
+        assert not task.done(), task.exception()
         try:
             data = read_study(tmp_path / "cut")
         except LedgerError:
