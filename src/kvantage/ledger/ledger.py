@@ -71,6 +71,7 @@ class Ledger:
         self.path = folder / FILE
         self._lock = lock
         self._writer = Writer(self.path)
+        self._began: tuple[str, int] | None = None
 
     @classmethod
     def create(cls, folder: Path) -> Self:
@@ -310,10 +311,11 @@ class Ledger:
 
     def mark(self, *parts: object) -> str:
         """Six letters and digits of this study alone: of when its first server was started, and `parts`."""
-        began = self._writer.do(
-            lambda db: db.execute("SELECT started_at, clock_ns FROM boots ORDER BY id LIMIT 1").fetchone()
-        )
-        text = "|".join(map(str, (*(began or ()), *parts)))
+        if self._began is None:  # asked for with every request, and the first boot stays the first
+            self._began = self._writer.do(
+                lambda db: db.execute("SELECT started_at, clock_ns FROM boots ORDER BY id LIMIT 1").fetchone()
+            )
+        text = "|".join(map(str, (*(self._began or ()), *parts)))
         return hashlib.sha256(text.encode()).hexdigest()[:6]
 
     # what is measured
